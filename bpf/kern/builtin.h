@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef LOADSHED_KERN_BUILTIN_H
+#define LOADSHED_KERN_BUILTIN_H
+
+/*
+ * The program's own two limits: what keeps links alive (10 000/s per node, burst 1 000), and ICMP errors
+ * (10/s per source, burst 20). Above them a packet is an ordinary one; nothing is refused here.
+ */
+
+#include "kern/limits.h"
+
+#define LS_CONTROL_COST (64ULL * 1000000000 / 10000)
+#define LS_CONTROL_TAU (1000 * LS_CONTROL_COST)
+#define LS_ICMP_COST (64ULL * 1000000000 / 10)
+#define LS_ICMP_TAU (20 * LS_ICMP_COST)
+
+/* 1: within the node's budget for what keeps links alive, and charged to it. */
+__attribute__((noinline)) int ls_control_admits(struct ls_job *job)
+{
+	if (!job)
+		return 0;
+	ls_job_clock(job);
+	__u32 slot = LS_SLOT_CONTROL;
+	struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
+	if (!shared)
+		return 1;
+#pragma clang loop unroll(disable)
+	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
+		__u64 state = LS_READ_ONCE(shared->state), next = 0;
+		if (!ls_bucket_take(state, job->now, LS_CONTROL_COST, LS_CONTROL_TAU,
+				    LS_CONTROL_TAU, &next))
+			return 0;
+		if (__sync_val_compare_and_swap(&shared->state, state, next) == state)
+			return 1;
+	}
+	return 1;
+}
+
+/* 1: an ICMP error within its source's budget, and charged to it. */
+__attribute__((noinline)) int ls_icmp_admits(struct ls_job *job)
+{
+	if (!job)
+		return 0;
+	ls_job_clock(job);
+	struct ls_limit_abi limit = {
+		.mult = LS_ICMP_COST,
+		.cap = 1,
+		.tau = LS_ICMP_TAU,
+		.clamp = LS_ICMP_TAU,
+		.algorithm = LS_ABI_TOKEN_BUCKET,
+		.count = LS_ABI_PACKETS,
+		.per = LS_ABI_PER_SOURCE,
+		.table = LS_TABLE_SHORT,
+		.slot = LS_SLOT_ICMP_ERRORS,
+	};
+	__u32 factor = job->factor;
+	job->factor = 0; /* the budget is the program's, not the policy's: NAT does not change it */
+	int admits = 0;
+#pragma clang loop unroll(disable)
+	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
+		struct ls_pending pending = { 0 };
+		if (ls_ask(job, &limit, LS_CLASS_SLOT_ICMP_ERRORS, &pending) != LS_ASK_OK)
+			break;
+		/* In the crowd it is an ordinary packet, so that a spoofed flood gains nothing. */
+		if (pending.at != LS_AT_WAY && pending.at != LS_AT_FREE_WAY)
+			break;
+		if (ls_commit_once(job, &limit, &pending)) {
+			admits = 1;
+			break;
+		}
+	}
+	job->factor = factor;
+	return admits;
+}
+
+#endif

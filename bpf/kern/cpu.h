@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef LOADSHED_KERN_CPU_H
+#define LOADSHED_KERN_CPU_H
+
+/*
+ * What one CPU keeps for itself: the cached clock, the packet that it judges, and the scratch of the limits' two
+ * passes. An element
+ * of the array `ls_cpus` rather than of a per-CPU map, because an array's look-up is inlined on every
+ * kernel; XDP never nests on a CPU, so nobody else writes it.
+ */
+
+#include <linux/types.h>
+
+#include "loadshed/bounds.h"
+#include "pure/packet.h"
+
+/* Where the state of a pending charge lives. */
+#define LS_AT_NOWHERE 0 /* nothing to charge: cost 0, or a newcomer that found no place and passes */
+#define LS_AT_WAY 1	/* the way of this subject */
+#define LS_AT_FREE_WAY 2 /* a way that must be claimed first */
+#define LS_AT_SHARED 3	/* ls_shared.state */
+#define LS_AT_CROWD 4	/* ls_shared.crowd */
+
+/* One limit between the check and the commit. Half of two lines: the commit reads it all. */
+struct ls_pending {
+	__u64 state;   /* as read; of a free way: what is there now */
+	__u64 next;    /* as it shall be */
+	__u64 key;     /* of the way */
+	__u64 cost;    /* ticks or units, scaled by NAT */
+	__u64 ceiling; /* tau or limit, scaled by NAT */
+	__u32 set;     /* index into ls_ways; or the slot of a shared state */
+	__u8 way;
+	__u8 at; /* LS_AT_* */
+	__u8 shared;
+	__u8 pad0;
+	__u64 pad1[2];
+};
+
+#define LS_PENDING_OVERLOAD LS_CLASS_LIMITS /* two more behind the limits: packets, connections */
+#define LS_PENDINGS 16			    /* a power of two, so that an index is bounded by a mask */
+
+#define LS_NO_LIMIT 255U
+#define LS_NO_CLASS 65535U
+
+struct ls_job {
+	struct ls_packet packet;
+	__u64 word;    /* the control word, read once */
+	__u64 now;     /* ticks since the epoch; valid once ls_job_clock() was called */
+	__u64 now_ns;  /* the same in ns */
+	__u64 wall_ns; /* the same since the Unix epoch */
+	__u64 bytes;   /* whole frame */
+	__u64 hash_place, hash_tag; /* out of ls_hash_subject() */
+	__u32 half;    /* generation in force: 0 or 1 */
+	__u32 cpu;
+	__u32 factor; /* NAT factor of the source; 0: in no nat set */
+	__u32 class_index;
+	__u32 committed; /* bit i: pending i is charged */
+	__u32 pad0;
+	__u32 counter; /* out: where this packet is counted */
+	__u8 verdict, reason, limit;
+	__u8 clocked;
+} __attribute__((aligned(64)));
+
+struct ls_cpu {
+	__u64 clock_ns;
+	__u64 clock_jiffies;
+	__u64 run_start_ns;
+	__u32 clock_reuse; /* packets that may still be judged by this reading */
+	__u32 run_packets;
+	__u64 pad1[4];
+	struct ls_job job;
+	struct ls_pending pending[LS_PENDINGS];
+};
+
+_Static_assert(sizeof(struct ls_pending) == 64, "a line");
+_Static_assert(sizeof(struct ls_cpu) % 64 == 0, "lines: two CPUs share none");
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef LOADSHED_KERN_JUDGE_H
+#define LOADSHED_KERN_JUDGE_H
+
+/* Steps 8 to 10: the limits of the class, overload, and what is said about it. */
+
+#include "kern/bans.h"
+#include "kern/limits.h"
+#include "kern/overload.h"
+
+/* Which of the pendings refused, and how. */
+#define LS_REFUSAL(index, answer) ((index) << 8 | (answer))
+#define LS_REFUSAL_INDEX(refusal) ((refusal) >> 8)
+#define LS_REFUSAL_ANSWER(refusal) ((refusal) & 0xff)
+
+/*
+ * Notes that pending i is charged. In memory, not in a register: a register's value is known to the verifier,
+ * which would then follow each of the 2^10 ways to have committed some of ten.
+ */
+LS_INLINE void ls_committed(struct ls_job *job, __u32 i)
+{
+	LS_WRITE_ONCE(job->committed, LS_READ_ONCE(job->committed) | 1U << i);
+}
+
+/* Commits those limits whose state is shared, or those whose is not; a refusal, or 0. */
+LS_INLINE int ls_commit_some(struct ls_job *job, __u32 n, __u8 shared)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
+		if (i >= n)
+			break;
+		struct ls_pending *pending = ls_pending_of(job, i);
+		if (!pending || pending->at == LS_AT_NOWHERE || pending->shared != shared)
+			continue;
+		int answer = ls_commit_at(job, i, 1);
+		if (answer != LS_ASK_OK)
+			return (int)LS_REFUSAL(i, (__u32)answer);
+		ls_committed(job, i);
+	}
+	return 0;
+}
+
+/* Asks both kinds of `overload.max`; a refusal, or 0. */
+LS_INLINE int ls_ask_overload(struct ls_job *job, __u32 priority)
+{
+	for (__u32 kind = 0; kind < 2; kind++)
+		if (ls_overload_ask(job, kind, priority) == LS_ASK_REFUSED)
+			return (int)LS_REFUSAL(LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
+	return 0;
+}
+
+LS_INLINE int ls_commit_overload(struct ls_job *job, __u32 priority)
+{
+	for (__u32 kind = 0; kind < 2; kind++) {
+		if (ls_overload_commit(job, kind, priority) != LS_ASK_OK)
+			return (int)LS_REFUSAL(LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
+		ls_committed(job, LS_PENDING_OVERLOAD + kind);
+	}
+	return 0;
+}
+
+/*
+ * Asks and commits all limits of the job's class (class_index may be LS_NO_CLASS: none) and overload. Returns 0
+ * or LS_REFUSAL(). A function of its own, so that its loops are verified once.
+ */
+__attribute__((noinline)) int ls_limits_many(struct ls_job *job)
+{
+	if (!job)
+		return 0;
+	__u32 priority = LS_ABI_NORMAL;
+	__u32 n = 0;
+	struct ls_class_abi *class = ls_job_class(job);
+	if (!class)
+		return 0;
+	if (job->class_index != LS_NO_CLASS) {
+		priority = class->priority;
+		n = class->n_limits;
+	}
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
+		if (i >= n)
+			break;
+		int answer = ls_ask_at(job, i);
+		if (answer != LS_ASK_OK)
+			return (int)LS_REFUSAL(i, (__u32)answer);
+	}
+	int overload = (job->word & LS_WORD_OVERLOAD) != 0;
+	int refusal = overload ? ls_ask_overload(job, priority) : 0;
+	if (refusal)
+		return refusal;
+	refusal = overload ? ls_commit_overload(job, priority) : 0;
+	if (!refusal)
+		refusal = ls_commit_some(job, n, LS_LIMIT_F_SHARED);
+	if (!refusal)
+		refusal = ls_commit_some(job, n, 0);
+	if (refusal)
+		ls_undo(job, job->committed);
+	return refusal;
+}
+
+/* One limit and no overload: the common case, without a call. */
+LS_INLINE int ls_limits_one(struct ls_job *job, struct ls_class_abi *class)
+{
+	struct ls_pending *pending = ls_pending_of(job, 0);
+	if (!pending)
+		return (int)LS_REFUSAL(0, LS_ASK_INTERNAL);
+	int answer = ls_ask(job, &class->limit[0], class->slot, pending);
+	if (answer == LS_ASK_OK)
+		answer = LS_LIKELY(ls_commit_once(job, &class->limit[0], pending)) ?
+				 LS_ASK_OK :
+				 ls_commit_at(job, 0, 0);
+	return (int)LS_REFUSAL(0, (__u32)answer);
+}
+
+/* Says of a refused packet what it is counted as; class may be NULL (then only overload refuses). */
+LS_INLINE void ls_refused(struct ls_job *job, struct ls_class_abi *class, __u32 index, __u32 answer)
+{
+	int monitors = ls_job_monitors(job);
+	if (!class) {
+		ls_job_refuse(job, LS_REASON_OVERLOAD);
+		return;
+	}
+	monitors |= class->flags & LS_CLASS_F_MONITOR;
+	job->verdict = monitors ? LS_VERDICT_WOULD_DROP : LS_VERDICT_DROP;
+	if (index >= LS_PENDING_OVERLOAD) {
+		job->reason = LS_REASON_OVERLOAD;
+		job->counter = class->counter + (monitors ? LS_CLASS_COUNTER_OVERLOAD_WOULD :
+							    LS_CLASS_COUNTER_OVERLOAD_DROP);
+		return;
+	}
+	int crowd = answer == LS_ASK_CROWD;
+	job->reason = crowd ? LS_REASON_CROWD : LS_REASON_LIMIT;
+	job->limit = (__u8)index;
+	job->counter = class->limit[index & (LS_CLASS_LIMITS - 1)].counter +
+		       (monitors ? LS_LIMIT_COUNTER_WOULD : LS_LIMIT_COUNTER_DROP) +
+		       (crowd ? LS_LIMIT_COUNTER_CROWD_DROP - LS_LIMIT_COUNTER_DROP : 0);
+	/* A monitored class never bans, an address of many users is never banned, and the crowd's
+	 * refusals are nobody's in particular. */
+	if (class->flags & LS_CLASS_F_BAN && !(class->flags & LS_CLASS_F_MONITOR) && !crowd &&
+	    !job->factor)
+		ls_strike(job);
+}
+
+/* Judges a packet of a class. */
+LS_INLINE void ls_judge_class(struct ls_job *job)
+{
+	struct ls_class_abi *class = ls_job_class(job);
+	if (!class) {
+		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_INTERNAL);
+		return;
+	}
+	job->verdict = LS_VERDICT_PASS;
+	job->reason = LS_REASON_ADMITTED;
+	job->counter = class->counter + LS_CLASS_COUNTER_ADMITTED;
+	int overload = (job->word & LS_WORD_OVERLOAD) != 0;
+	if (!class->n_limits && !overload)
+		return;
+	ls_job_clock(job);
+	__u32 refusal = (__u32)(class->n_limits == 1 && !overload ? ls_limits_one(job, class) :
+								   ls_limits_many(job));
+	__u32 answer = LS_REFUSAL_ANSWER(refusal);
+	if (LS_LIKELY(answer == LS_ASK_OK))
+		return;
+	if (answer == LS_ASK_INTERNAL) {
+		job->reason = LS_REASON_INTERNAL;
+		job->counter = class->counter + LS_CLASS_COUNTER_INTERNAL;
+		return;
+	}
+	ls_refused(job, class, LS_REFUSAL_INDEX(refusal), answer);
+}
+
+/* Judges a packet of no class. */
+LS_INLINE void ls_judge_unmatched(struct ls_job *job)
+{
+	ls_job_end(job, LS_VERDICT_PASS, LS_REASON_UNMATCHED);
+	if (!(job->word & LS_WORD_OVERLOAD))
+		return;
+	ls_job_clock(job);
+	if (ls_limits_many(job))
+		ls_refused(job, 0, LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
+}
+
+#endif

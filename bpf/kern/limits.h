@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef LOADSHED_KERN_LIMITS_H
+#define LOADSHED_KERN_LIMITS_H
+
+/*
+ * All or nothing over the limits of a class: every limit is asked, in file order, before any is charged;
+ * the first that refuses names the verdict, and nothing was written. Then the charges are committed, what
+ * many share (class, destination, prefix, overload) before the source's own, each by compare-and-swap; a
+ * commit that another CPU got ahead of is judged again, and if that refuses, what was committed is undone.
+ *
+ * The checks leave what the commit needs in the CPU's scratch. A refused packet writes to no line that
+ * another CPU reads, so a flood from a blocked source costs no cache traffic.
+ */
+
+#include "kern/clock.h"
+#include "kern/table.h"
+
+/* One state under one limit, as pure as it gets outside bpf/pure: what the algorithms ask for. */
+struct ls_question {
+	__u64 state;
+	__u64 cost;
+	__u64 ceiling; /* tau, or the limit in units */
+	__u32 log;     /* index into ls_logs; sliding log only */
+};
+
+LS_INLINE int ls_log_take(const struct ls_job *job, const struct ls_limit_abi *limit,
+			  const struct ls_question *question, __u64 *ret_next)
+{
+	__u32 index = question->log;
+	struct ls_log *log = bpf_map_lookup_elem(&ls_logs, &index);
+	if (!log)
+		return 1;
+	__u64 admitted = question->state ? question->state - 1 : 0;
+	__u64 oldest = log->stamp[(admitted - question->ceiling) & (LS_LOG_STAMPS - 1)];
+	if (admitted >= question->ceiling &&
+	    job->now - oldest < limit->window_ns << LS_TICKS_PER_NS_SHIFT)
+		return 0;
+	*ret_next = admitted + 2;
+	return 1;
+}
+
+/* Whether the state admits the cost; on yes *ret_next is the state that charges it. */
+LS_INLINE int ls_take(const struct ls_job *job, const struct ls_limit_abi *limit,
+		      const struct ls_question *question, __u64 *ret_next)
+{
+	if (LS_LIKELY(limit->algorithm == LS_ABI_TOKEN_BUCKET))
+		return ls_bucket_take(question->state, job->now, question->cost, question->ceiling,
+				      limit->clamp, ret_next);
+	if (limit->algorithm == LS_ABI_SLIDING_LOG)
+		return ls_log_take(job, limit, question, ret_next);
+	__u64 window = limit->window_ns | !limit->window_ns; /* never 0 */
+	struct ls_window_clock clock = ls_window_at(job->wall_ns, window);
+	if (limit->algorithm == LS_ABI_FIXED_WINDOW)
+		return ls_fixed_take(question->state, clock.number, question->cost,
+				     question->ceiling, ret_next);
+	return ls_sliding_take(question->state, clock, window, question->cost, question->ceiling,
+			       ret_next);
+}
+
+/* What the packet costs this limit, in ticks or units; 0: nothing, and then it is never refused by it. */
+LS_INLINE __u64 ls_cost(const struct ls_job *job, const struct ls_limit_abi *limit)
+{
+	__u64 units = 1;
+	if (limit->count == LS_ABI_BYTES)
+		units = job->bytes;
+	else if (limit->count == LS_ABI_CONNECTIONS && !ls_is_connection(&job->packet))
+		return 0;
+	if (limit->algorithm != LS_ABI_TOKEN_BUCKET)
+		return units;
+	if (units > limit->cap)
+		units = limit->cap;
+	return units * limit->mult >> (limit->shift & 63);
+}
+
+/* Hashes a subject other than the plain source into job->hash_*. per, bits4, bits6 as in ls_limit_abi. */
+__attribute__((noinline)) int ls_hash_subject(struct ls_job *job, __u32 class_slot, __u32 per,
+					      __u32 bits4, __u32 bits6)
+{
+	if (!job)
+		return 0;
+	const __u64 *key = ls_control.hash_key;
+	const struct ls_packet *packet = &job->packet;
+	__u8 family = packet->family;
+	struct ls_hash hash = ls_hash_start(key, class_slot, per,
+					    per == LS_ABI_PER_CLASS ? 0 : family);
+	if (per == LS_ABI_PER_PREFIX) {
+		struct ls_address prefix =
+			ls_masked(packet->source, family, family == 4 ? bits4 & 63 : bits6 & 255);
+		ls_hash_address(&hash, key, LS_HASH_SOURCE, prefix, family);
+	} else if (per == LS_ABI_PER_DESTINATION) {
+		ls_hash_address(&hash, key, LS_HASH_TARGET, packet->destination, family);
+	} else if (per == LS_ABI_PER_FLOW) {
+		ls_hash_address(&hash, key, LS_HASH_SOURCE, packet->source, family);
+		ls_hash_address(&hash, key, LS_HASH_TARGET, packet->destination, family);
+		ls_hash_add(&hash, key, LS_HASH_PORTS,
+			    (__u32)packet->source_port << 16 | packet->port);
+		ls_hash_add(&hash, key, LS_HASH_PROTOCOL,
+			    packet->known & LS_KNOWN_PROTOCOL ? packet->protocol : 256);
+	}
+	job->hash_place = hash.place;
+	job->hash_tag = hash.tag;
+	return 0;
+}
+
+LS_INLINE struct ls_hash ls_limit_hash(struct ls_job *job, const struct ls_limit_abi *limit,
+				       __u32 class_slot)
+{
+	if (LS_LIKELY(limit->per == LS_ABI_PER_SOURCE))
+		return ls_hash_source(ls_control.hash_key, class_slot, LS_ABI_PER_SOURCE,
+				      &job->packet);
+	ls_hash_subject(job, class_slot, limit->per, limit->bits4, limit->bits6);
+	return (struct ls_hash){ job->hash_place, job->hash_tag };
+}
+
+#define LS_ASK_OK 0
+#define LS_ASK_REFUSED 1
+#define LS_ASK_CROWD 2
+#define LS_ASK_INTERNAL 3
+
+/* Asks the shared state of a limit: the one bucket of `per: class`, or the crowd's. */
+LS_INLINE int ls_ask_shared(struct ls_job *job, const struct ls_limit_abi *limit,
+			    struct ls_pending *pending, __u8 at)
+{
+	__u32 slot = limit->slot;
+	struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
+	if (!shared)
+		return LS_ASK_INTERNAL;
+	struct ls_question question = {
+		.state = *(const volatile __u64 *)(at == LS_AT_CROWD ? &shared->crowd : &shared->state),
+		.cost = pending->cost,
+		.ceiling = pending->ceiling,
+	};
+	__u64 next = 0;
+	if (!ls_take(job, limit, &question, &next))
+		return at == LS_AT_CROWD ? LS_ASK_CROWD : LS_ASK_REFUSED;
+	pending->at = at;
+	pending->set = slot;
+	pending->state = question.state;
+	pending->next = next;
+	return LS_ASK_OK;
+}
+
+/* A newcomer without a place. */
+LS_INLINE int ls_ask_unplaced(struct ls_job *job, const struct ls_limit_abi *limit,
+			      struct ls_pending *pending)
+{
+	if (limit->table != LS_TABLE_SHORT) {
+		__sync_fetch_and_add(&ls_control.unplaced_long, 1);
+		return LS_ASK_OK; /* pending->at is LS_AT_NOWHERE */
+	}
+	/* The crowd's bucket has the limit's own ceiling and price, whoever is charged. */
+	pending->ceiling = limit->tau;
+	pending->cost = ls_cost(job, limit);
+	pending->shared = 1;
+	__u32 slot = limit->slot;
+	struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
+	if (shared)
+		__sync_fetch_and_add(&shared->unplaced, 1);
+	return ls_ask_shared(job, limit, pending, LS_AT_CROWD);
+}
+
+/* Asks one limit and leaves in *pending what would charge it. */
+LS_INLINE int ls_ask(struct ls_job *job, const struct ls_limit_abi *limit, __u32 class_slot,
+		     struct ls_pending *pending)
+{
+	__u64 cost = ls_cost(job, limit);
+	pending->at = LS_AT_NOWHERE;
+	if (!cost)
+		return LS_ASK_OK;
+	__u64 ceiling = limit->tau;
+	if (LS_UNLIKELY(job->factor > 1) && limit->per == LS_ABI_PER_SOURCE) {
+		if (limit->algorithm == LS_ABI_TOKEN_BUCKET)
+			cost /= job->factor; /* rate and burst both grow, so tau stays */
+		else
+			ceiling *= job->factor;
+	}
+	pending->cost = cost;
+	pending->ceiling = ceiling;
+	pending->shared = limit->flags & LS_LIMIT_F_SHARED;
+	if (limit->per == LS_ABI_PER_CLASS && limit->table != LS_TABLE_LOG)
+		return ls_ask_shared(job, limit, pending, LS_AT_SHARED);
+
+	struct ls_hash hash = ls_limit_hash(job, limit, class_slot);
+	__u64 key = ls_hash_key(hash, limit->slot);
+	__u32 table = limit->table & (LS_TABLES - 1);
+	__u32 set = ls_table_set(table, hash);
+	struct ls_ways *ways = ls_ways_at(set);
+	if (!ways)
+		return LS_ASK_INTERNAL;
+	struct ls_question question = { .cost = cost, .ceiling = ceiling };
+	__u8 at = LS_AT_WAY;
+	__u32 way = ls_way_find(ways, key, &question.state);
+	__u64 state = question.state;
+	if (way == LS_WAY_NONE) {
+		way = (__u32)ls_way_to_claim(job, table, set);
+		if (way >= LS_WAYS)
+			return ls_ask_unplaced(job, limit, pending);
+		at = LS_AT_FREE_WAY;
+		state = LS_READ_ONCE(ways->way[way].state);
+		question.state = 0;
+	}
+	question.log = (set - ls_table_base[LS_TABLE_LOG]) * LS_WAYS + way;
+	__u64 next = 0;
+	if (!ls_take(job, limit, &question, &next))
+		return LS_ASK_REFUSED;
+	pending->at = at;
+	pending->set = set;
+	pending->way = (__u8)way;
+	pending->key = key;
+	pending->state = state;
+	pending->next = next;
+	return LS_ASK_OK;
+}
+
+/* The stamp of a sliding log goes in before the state that counts it. */
+LS_INLINE void ls_log_stamp(const struct ls_job *job, const struct ls_pending *pending)
+{
+	__u32 index = (pending->set - ls_table_base[LS_TABLE_LOG]) * LS_WAYS + pending->way;
+	struct ls_log *log = bpf_map_lookup_elem(&ls_logs, &index);
+	if (log)
+		log->stamp[(pending->next - 2) & (LS_LOG_STAMPS - 1)] = job->now;
+}
+
+/* Tries once to commit what ls_ask() left; 0 when another CPU was faster. */
+LS_INLINE int ls_commit_once(const struct ls_job *job, const struct ls_limit_abi *limit,
+			     const struct ls_pending *pending)
+{
+	__u8 at = pending->at;
+	if (at == LS_AT_NOWHERE)
+		return 1;
+	if (at >= LS_AT_SHARED) {
+		__u32 slot = pending->set;
+		struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
+		if (!shared)
+			return 1;
+		__u64 *state = at == LS_AT_CROWD ? &shared->crowd : &shared->state;
+		return __sync_val_compare_and_swap(state, pending->state, pending->next) ==
+		       pending->state;
+	}
+	struct ls_ways *ways = ls_ways_at(pending->set);
+	if (!ways)
+		return 1;
+	struct ls_way *way = &ways->way[pending->way & (LS_WAYS - 1)];
+	if (limit->table == LS_TABLE_LOG)
+		ls_log_stamp(job, pending);
+	if (at == LS_AT_WAY)
+		return __sync_val_compare_and_swap(&way->state, pending->state, pending->next) ==
+		       pending->state;
+	if (__sync_val_compare_and_swap(&way->state, pending->state, LS_STATE_BUSY) !=
+	    pending->state)
+		return 0;
+	LS_WRITE_ONCE(way->key, pending->key);
+	__sync_lock_test_and_set(&way->state, pending->next); /* an exchange: orders the key before it */
+	return 1;
+}
+
+#define LS_COMMIT_TRIES 4
+
+LS_INLINE struct ls_pending *ls_pending_of(const struct ls_job *job, __u32 i)
+{
+	__u32 index = job->cpu;
+	struct ls_cpu *cpu = bpf_map_lookup_elem(&ls_cpus, &index);
+	if (!cpu)
+		return 0;
+	LS_CHECKED(cpu);
+	return &cpu->pending[i & (LS_PENDINGS - 1)];
+}
+
+/* Asks limit i of the job's class; the answer. */
+__attribute__((noinline)) int ls_ask_at(struct ls_job *job, __u32 i)
+{
+	if (!job)
+		return LS_ASK_INTERNAL;
+	struct ls_class_abi *class = ls_job_class(job);
+	struct ls_pending *pending = ls_pending_of(job, i);
+	if (!class || !pending)
+		return LS_ASK_INTERNAL;
+	return ls_ask(job, &class->limit[i & (LS_CLASS_LIMITS - 1)], class->slot, pending);
+}
+
+/*
+ * Commits limit i of the job's class: what was asked, if `asked`, else asking again first because another CPU got
+ * ahead. LS_ASK_OK: charged, or let through uncharged after LS_COMMIT_TRIES (counted as contended); else the
+ * refusal.
+ */
+__attribute__((noinline)) int ls_commit_at(struct ls_job *job, __u32 i, __u32 asked)
+{
+	if (!job)
+		return LS_ASK_OK;
+	struct ls_class_abi *class = ls_job_class(job);
+	struct ls_pending *pending = ls_pending_of(job, i);
+	if (!class || !pending)
+		return LS_ASK_OK;
+	const struct ls_limit_abi *limit = &class->limit[i & (LS_CLASS_LIMITS - 1)];
+	if (asked && ls_commit_once(job, limit, pending))
+		return LS_ASK_OK;
+#pragma clang loop unroll(disable)
+	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
+		int answer = ls_ask_at(job, i);
+		if (answer == LS_ASK_REFUSED || answer == LS_ASK_CROWD)
+			return answer;
+		if (answer == LS_ASK_INTERNAL || ls_commit_once(job, limit, pending))
+			return LS_ASK_OK;
+	}
+	__sync_fetch_and_add(&ls_control.contended, 1);
+	pending->at = LS_AT_NOWHERE;
+	return LS_ASK_OK;
+}
+
+/*
+ * Takes back one committed charge. If nobody has charged the state since, it becomes what it was; otherwise
+ * the cost is subtracted, which is right for a bucket and for a window that still runs.
+ */
+LS_INLINE void ls_undo_state(__u64 *state, const struct ls_pending *pending, int subtracts)
+{
+	/* A claimed way becomes untouched; a bucket back at its old TAT is as full as it was. */
+	__u64 before = pending->at == LS_AT_FREE_WAY ? 0 : pending->state;
+	if (__sync_val_compare_and_swap(state, pending->next, before) != pending->next && subtracts)
+		__sync_fetch_and_add(state, -pending->cost);
+}
+
+/* Undoes the charges in `committed` (bit i: pending i). */
+__attribute__((noinline)) int ls_undo(const struct ls_job *job, __u32 committed)
+{
+	if (!job)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LS_PENDINGS; i++) {
+		struct ls_pending *pending = ls_pending_of(job, i);
+		if (!(committed >> i & 1) || !pending)
+			continue;
+		/* A log's last stamp cannot be taken back once another followed. */
+		int subtracts = pending->set < ls_table_base[LS_TABLE_LOG] ||
+				pending->at >= LS_AT_SHARED;
+		if (pending->at >= LS_AT_SHARED) {
+			__u32 slot = pending->set;
+			struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
+			if (shared)
+				ls_undo_state(pending->at == LS_AT_CROWD ? &shared->crowd :
+									   &shared->state,
+					      pending, subtracts);
+		} else if (pending->at != LS_AT_NOWHERE) {
+			struct ls_ways *ways = ls_ways_at(pending->set);
+			if (ways)
+				ls_undo_state(&ways->way[pending->way & (LS_WAYS - 1)].state,
+					      pending, subtracts);
+		}
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef LOADSHED_KERN_OVERLOAD_H
+#define LOADSHED_KERN_OVERLOAD_H
+
+/*
+ * `overload.max` bound to its two shared states. It is asked after the limits of the class and committed
+ * together with them, so what the limits refused does not count here, and what is refused here has consumed
+ * nothing there.
+ */
+
+#include "kern/limits.h"
+#include "kern/lists.h"
+#include "pure/overload.h"
+
+/* TCP that opens no connection is work in progress; all else is new. */
+LS_INLINE int ls_is_new_work(const struct ls_packet *packet)
+{
+	if (!(packet->known & LS_KNOWN_PROTOCOL) || packet->protocol != LS_PROTOCOL_TCP)
+		return 1;
+	return ls_is_connection(packet);
+}
+
+LS_INLINE const struct ls_limit_abi *ls_overload_limit(const struct ls_job *job, __u32 kind)
+{
+	struct ls_generation_abi *generation = ls_generation(job->half);
+	return kind ? &generation->overload_connections : &generation->overload_packets;
+}
+
+/* Asks one kind (0 packets, 1 connections) and leaves in its pending what would charge it. */
+__attribute__((noinline)) int ls_overload_ask(struct ls_job *job, __u32 kind, __u32 priority)
+{
+	if (!job)
+		return LS_ASK_OK;
+	const struct ls_limit_abi *limit = ls_overload_limit(job, kind);
+	struct ls_pending *pending = ls_pending_of(job, LS_PENDING_OVERLOAD + (kind & 1));
+	if (!pending)
+		return LS_ASK_OK;
+	pending->at = LS_AT_NOWHERE;
+	if (!limit->mult || (kind && !ls_is_connection(&job->packet)))
+		return LS_ASK_OK;
+	__u32 slot = kind ? LS_SLOT_OVERLOAD_CONNECTIONS : LS_SLOT_OVERLOAD_PACKETS;
+	struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
+	if (!shared)
+		return LS_ASK_OK;
+	pending->state = LS_READ_ONCE(shared->state);
+	pending->cost = limit->mult;
+	__u64 next = 0;
+	if (!ls_overload_take(pending->state, job->now, limit->mult, limit->tau,
+			      ls_overload_reserve(limit->tau, priority & 3),
+			      ls_is_new_work(&job->packet), &next))
+		return LS_ASK_REFUSED;
+	pending->at = LS_AT_SHARED;
+	pending->set = slot;
+	pending->next = next;
+	return LS_ASK_OK;
+}
+
+/* Commits what was asked, asking again when another CPU got ahead. */
+__attribute__((noinline)) int ls_overload_commit(struct ls_job *job, __u32 kind, __u32 priority)
+{
+	if (!job)
+		return LS_ASK_OK;
+	struct ls_pending *pending = ls_pending_of(job, LS_PENDING_OVERLOAD + (kind & 1));
+	if (!pending)
+		return LS_ASK_OK;
+#pragma clang loop unroll(disable)
+	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
+		if (ls_commit_once(job, ls_overload_limit(job, kind), pending))
+			return LS_ASK_OK;
+		if (ls_overload_ask(job, kind, priority) == LS_ASK_REFUSED)
+			return LS_ASK_REFUSED;
+	}
+	__sync_fetch_and_add(&ls_control.contended, 1);
+	pending->at = LS_AT_NOWHERE;
+	return LS_ASK_OK;
+}
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+
+/*
+ * loadshed in the driver: the order of judgement, on one page. Each step is a header of bpf/kern; what can be
+ * wrong numerically is in bpf/pure. The program is the same for every policy.
+ *
+ * Trouble of our own (a map that does not answer) passes the packet and is counted as `internal`.
+ */
+
+#include "kern/builtin.h"
+#include "kern/classify.h"
+#include "kern/count.h"
+#include "kern/judge.h"
+#include "kern/lists.h"
+
+/* Steps 1 to 3. Returns 1 when the packet has its verdict. */
+LS_INLINE int ls_before_source(struct ls_job *job, enum ls_parse parse)
+{
+	if (LS_UNLIKELY(parse == LS_PARSE_NON_IP)) {
+		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_NON_IP);
+		return 1;
+	}
+	if (LS_UNLIKELY(parse == LS_PARSE_MALFORMED)) {
+		job->packet.family = 0;
+		if (job->word & LS_WORD_MALFORMED_PASS)
+			ls_job_end(job, LS_VERDICT_PASS, LS_REASON_MALFORMED);
+		else
+			ls_job_refuse(job, LS_REASON_MALFORMED);
+		return 1;
+	}
+	if (LS_UNLIKELY(ls_is_control(&job->packet)) && ls_control_admits(job)) {
+		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_CONTROL);
+		return 1;
+	}
+	return 0;
+}
+
+/* Steps 4 to 7: lists, bans, ICMP errors. *ret_from_row: what the source's label does not rule out. */
+LS_INLINE int ls_by_source(struct ls_job *job, __u32 *ret_from_row)
+{
+	__u8 list = LS_LIST_NONE;
+	if (job->word & (LS_WORD_LISTS4 | LS_WORD_LISTS6)) {
+		struct ls_label_abi *label = ls_label_of(job, ls_label(job, job->packet.source));
+		if (label) {
+			list = label->list;
+			job->factor = label->factor;
+			*ret_from_row = label->from_row;
+		}
+	}
+	if (list == LS_LIST_ALLOW) {
+		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_ALLOW);
+		return 1;
+	}
+	if (ls_is_banned(job)) {
+		ls_job_refuse(job, LS_REASON_BAN);
+		return 1;
+	}
+	if (list == LS_LIST_DENY) {
+		ls_job_refuse(job, LS_REASON_DENY);
+		return 1;
+	}
+	if (LS_UNLIKELY(ls_is_icmp_error(&job->packet)) && ls_icmp_admits(job)) {
+		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_CONTROL);
+		return 1;
+	}
+	return 0;
+}
+
+LS_INLINE void ls_judge(struct ls_job *job, enum ls_parse parse)
+{
+	__u32 from_row = 0;
+	if (ls_before_source(job, parse) || ls_by_source(job, &from_row))
+		return;
+	job->class_index = ls_classify(job, from_row);
+	if (job->class_index == LS_NO_CLASS)
+		ls_judge_unmatched(job);
+	else
+		ls_judge_class(job);
+}
+
+/* IPv6 extension headers, off the common path; a function of its own so that its loop is verified once. */
+__attribute__((noinline)) int ls_walk(struct xdp_md *ctx, struct ls_job *job)
+{
+	if (!job)
+		return LS_PARSE_MALFORMED;
+	const __u8 *frame = (const __u8 *)(long)ctx->data;
+	const __u8 *end = (const __u8 *)(long)ctx->data_end;
+	return (int)ls_parse_extensions(frame, end, LS_EXTENSIONS_AT(&job->packet), &job->packet,
+					(__u32)LS_READ_ONCE(ls_control.zero));
+}
+
+LS_INLINE void ls_report(const struct ls_job *job)
+{
+	ls_replay.verdict = job->verdict;
+	ls_replay.reason = job->reason;
+	ls_replay.limit = job->limit;
+	ls_replay.family = job->packet.family;
+	ls_replay.class_index = (__u16)job->class_index;
+	ls_replay.source_high = job->packet.source.high;
+	ls_replay.source_low = job->packet.source.low;
+}
+
+LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes)
+{
+	__u32 index = bpf_get_smp_processor_id();
+	struct ls_cpu *cpu = bpf_map_lookup_elem(&ls_cpus, &index);
+	if (!cpu)
+		return XDP_PASS;
+	struct ls_job *job = &cpu->job;
+	job->word = LS_READ_ONCE(ls_control.word);
+	job->half = job->word & LS_WORD_GENERATION;
+	job->cpu = index;
+	job->bytes = ls_is_replay ? ls_replay.wire_bytes : bytes;
+	job->factor = 0;
+	job->committed = 0;
+	job->limit = LS_NO_LIMIT;
+	job->clocked = 0;
+	job->class_index = LS_NO_CLASS;
+
+	const __u8 *frame = (const __u8 *)(long)ctx->data;
+	const __u8 *end = (const __u8 *)(long)ctx->data_end;
+	enum ls_parse parse = ls_parse(frame, end, &job->packet);
+	if (LS_UNLIKELY(parse == LS_PARSE_EXTENSIONS))
+		parse = (enum ls_parse)ls_walk(ctx, job);
+	ls_judge(job, parse);
+	ls_count(job, ctx->ingress_ifindex);
+	if (ls_is_replay)
+		ls_report(job);
+	return job->verdict == LS_VERDICT_DROP ? XDP_DROP : XDP_PASS;
+}
+
+SEC("xdp")
+int ls_xdp(struct xdp_md *ctx)
+{
+	return ls_run(ctx, (__u64)(ctx->data_end - ctx->data));
+}
+
+/* The same for frames of several buffers, whose length only a helper knows (kernel 5.18). */
+SEC("xdp.frags")
+int ls_xdp_frags(struct xdp_md *ctx)
+{
+	return ls_run(ctx, bpf_xdp_get_buff_len(ctx));
+}
+
+/* The whole tree is dual-licensed; the kernel wants a GPL-compatible name for its helpers. */
+char _license[] SEC("license") = "Dual BSD/GPL";
