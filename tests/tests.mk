@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# Test programs. Unit and twin tests link a second build of the user tree, under the address and undefined
+# behaviour sanitizers; the twin tests add the host build of the BPF program.
+
+# Headers lie at odd multiples of two in a frame; the kernel reads them so on every machine that it runs BPF on.
+SANITIZE := -fsanitize=address,undefined -fno-sanitize=alignment -fno-sanitize-recover=undefined \
+	-fno-omit-frame-pointer
+ASAN_OBJECTS := $(LIBRARY_OBJECTS:$(BUILD)/%=$(BUILD)/asan/%)
+TEST_CFLAGS := -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -I. -Iinclude -Ibpf -isystem $(BUILD) -MMD -MP \
+	-DLS_VERSION='"$(VERSION)"'
+
+UNIT_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
+TWIN_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/twin/test_*.c))
+
+.PHONY: tools unit-tests
+tools: unit-tests
+unit-tests: $(UNIT_TESTS) $(TWIN_TESTS)
+
+$(BUILD)/asan/user/%.o: user/%.c $(BUILD)/loadshed.skel.h
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(USER_CFLAGS) $(SANITIZE) -c -o $@ $<
+
+$(BUILD)/asan/libloadshed.a: $(ASAN_OBJECTS)
+	rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/tests/twin/host.o: tests/twin/host.c
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(SANITIZE) -Itests/twin/include $(TEST_CFLAGS) -c -o $@ $<
+
+$(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/asan/libloadshed.a
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/asan/libloadshed.a -lcmocka $(USER_LIBS) -lm
+
+$(BUILD)/tests/twin/%: tests/twin/%.c $(BUILD)/tests/twin/host.o $(BUILD)/asan/libloadshed.a
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/tests/twin/host.o \
+		$(BUILD)/asan/libloadshed.a -lcmocka -lpthread $(USER_LIBS)

@@ -80,11 +80,14 @@ struct ls_control ls_control SEC(".data.control");
 /* One packet's clock in and verdict out, for replay and tests; a live program never touches it. */
 struct ls_replay_abi ls_replay SEC(".data.replay");
 
-/* Set before loading, constants of the verifier after it. */
-const volatile __u32 ls_is_replay = 0;
-const volatile __u32 ls_table_base[LS_TABLES] = { 0 }; /* first set of each table in ls_ways */
-const volatile __u32 ls_table_mask[LS_TABLES] = { 0 }; /* and its sets - 1 */
-const volatile __u32 ls_ban_mask = 0;
-const volatile __u32 ls_banks = 1;
+/* Set before loading, constants of the verifier after it (the host build of the tests sets them, too). */
+#ifndef LS_LOAD_CONSTANT
+#define LS_LOAD_CONSTANT const volatile
+#endif
+LS_LOAD_CONSTANT __u32 ls_is_replay = 0;
+LS_LOAD_CONSTANT __u32 ls_table_base[LS_TABLES] = { 0 }; /* first set of each table in ls_ways */
+LS_LOAD_CONSTANT __u32 ls_table_mask[LS_TABLES] = { 0 }; /* and its sets - 1 */
+LS_LOAD_CONSTANT __u32 ls_ban_mask = 0;
+LS_LOAD_CONSTANT __u32 ls_banks = 1;
 
 #endif

@@ -157,8 +157,9 @@ _Static_assert(14 + 4 * LS_VLAN_TAGS + 40 + LS_IPV6_EXTENSIONS * 2048 < LS_OFFSE
 
 /*
  * Walks the chain of extension headers that starts at `offset`; its first header is packet->protocol. What
- * follows it is parsed, too. A header that is cut off leaves the protocol unknown. One whose length runs
- * past the end leaves the protocol as it says and no ports. A later fragment ends the walk.
+ * follows it is parsed, too. A header that is cut off before it says what follows leaves the protocol unknown.
+ * One whose length runs past the end leaves the protocol as it says, whatever it is, and no ports. A later
+ * fragment ends the walk.
  *
  * `opaque` is 0. The verifier does not know that: it is added where two branches meet, so that they are one
  * state to it and not the start of 6^8 paths.
@@ -168,7 +169,7 @@ LS_INLINE enum ls_parse ls_parse_extensions(const __u8 *frame, const __u8 *end, 
 {
 	__u8 protocol = packet->protocol;
 	__u32 seen = 0, fragments = 0;
-	enum ls_parse parse = LS_PARSE_MALFORMED; /* unless the chain ends within the bound */
+	enum ls_parse parse = LS_PARSE_MALFORMED;
 	packet->known |= LS_EXTENSIONS;
 	for (int i = 0; i <= LS_IPV6_EXTENSIONS; i++) {
 		const __u8 *cursor = frame + (offset & LS_OFFSET_MASK);
@@ -182,25 +183,31 @@ LS_INLINE enum ls_parse ls_parse_extensions(const __u8 *frame, const __u8 *end, 
 		if (i == LS_IPV6_EXTENSIONS)
 			break;
 		seen |= protocol;
-		if (cursor + 8 > end) { /* every extension header has at least 8 bytes */
-			parse = LS_PARSE_IP;
-			break;
-		}
-		__u32 bytes = (cursor[1] + 1U) * 8;
-		if (protocol == 51)
-			bytes = (cursor[1] + 2U) * 4;
+		/* What it says must be there: all of a fragment header, of others what follows and how long. */
+		parse = LS_PARSE_IP;
+		__u32 bytes = 8;
 		if (protocol == 44) {
+			if (cursor + 8 > end)
+				break;
 			__u32 fragment = ls_be16(cursor + 2) & 0xfff9U; /* offset and M */
 			fragments |= fragment;
 			if (fragment & 0xfff8U) {
 				packet->protocol = cursor[0];
 				packet->known |= LS_FRAGMENT_LATER | LS_KNOWN_PROTOCOL;
-				parse = LS_PARSE_IP;
 				break;
 			}
-			bytes = 8;
+		} else {
+			if (cursor + 2 > end)
+				break;
+			bytes = protocol == 51 ? (cursor[1] + 2U) * 4 : (cursor[1] + 1U) * 8;
 		}
 		protocol = cursor[0];
+		if (cursor + bytes > end) {
+			packet->protocol = protocol;
+			packet->known |= LS_KNOWN_PROTOCOL;
+			break;
+		}
+		parse = LS_PARSE_MALFORMED; /* unless the chain ends within the bound */
 		offset += bytes + opaque;
 		seen += opaque;
 		fragments += opaque;

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef LOADSHED_TWIN_HOST_H
+#define LOADSHED_TWIN_HOST_H
+
+/*
+ * The whole data plane as a host program: bpf/loadshed.bpf.c compiled for this machine over plain arrays.
+ * One plane at a time; any number of threads judge on it at once.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loadshed/control_abi.h"
+#include "user/policy/compile.h"
+
+/* Makes the maps for `cpus` CPUs with `sets` sets (a power of two) in each table; all state is empty. */
+void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed);
+void ls_host_stop(void);
+
+/* Copies the image into the half that is not in force and publishes it. `replay`: see ls_host_replay(). */
+void ls_host_publish(const struct ls_image *image, unsigned half);
+
+/* The clock of all threads, ns. Also the epoch when set before the first packet. */
+void ls_host_set_epoch(uint64_t now_ns, uint64_t wall_ns);
+void ls_host_set_clock(uint64_t now_ns);
+void ls_host_set_jiffies(uint64_t jiffies);
+
+/* Which CPU the calling thread is; 0 unless said. */
+void ls_host_set_cpu(unsigned cpu);
+
+/* Frames must lie below 4 GiB, since struct xdp_md has 32-bit addresses: memory for them. */
+uint8_t *ls_host_frame(size_t bytes);
+
+/* Judges one frame from ls_host_frame(); XDP_PASS or XDP_DROP. */
+int ls_host_judge(uint8_t *frame, size_t bytes);
+
+/* The same with replay's clock and report. */
+struct ls_replay_abi ls_host_replay(uint8_t *frame, size_t bytes, uint64_t unix_ns);
+
+/* Sum of one counter over CPUs. */
+struct ls_counter ls_host_counter(uint32_t number);
+
+struct ls_control *ls_host_control(void);
+struct ls_ways *ls_host_ways(size_t *ret_sets);
+
+#endif
