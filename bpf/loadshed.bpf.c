@@ -78,15 +78,40 @@ LS_INLINE void ls_judge(struct ls_job *job, enum ls_parse parse)
 		ls_judge_class(job);
 }
 
-/* IPv6 extension headers, off the common path; a function of its own so that its loop is verified once. */
+/* Reads of the first buffer, which is all that a program without frags is given. */
+LS_INLINE int ls_read_linear(void *context, __u32 offset, __u8 *to, __u32 bytes)
+{
+	struct xdp_md *ctx = context;
+	const __u8 *end = (const __u8 *)(long)ctx->data_end;
+	const __u8 *from = (const __u8 *)(long)ctx->data + (offset & LS_OFFSET_MASK);
+	if (from + bytes > end)
+		return -1;
+	__builtin_memcpy(to, from, bytes);
+	return 0;
+}
+
+/* Reads of any buffer. */
+LS_INLINE int ls_read_frags(void *context, __u32 offset, __u8 *to, __u32 bytes)
+{
+	return (int)bpf_xdp_load_bytes(context, offset, to, bytes);
+}
+
+/* IPv6 extension headers, off the common path; functions of their own so that the loop is verified once. */
 __attribute__((noinline)) int ls_walk(struct xdp_md *ctx, struct ls_job *job)
 {
 	if (!job)
 		return LS_PARSE_MALFORMED;
-	const __u8 *frame = (const __u8 *)(long)ctx->data;
-	const __u8 *end = (const __u8 *)(long)ctx->data_end;
-	return (int)ls_parse_extensions(frame, end, LS_EXTENSIONS_AT(&job->packet), &job->packet,
+	return (int)ls_parse_extensions(ls_read_linear, ctx, (__u32)(ctx->data_end - ctx->data),
+					LS_EXTENSIONS_AT(&job->packet), &job->packet,
 					(__u32)LS_READ_ONCE(ls_control.zero));
+}
+
+__attribute__((noinline)) int ls_walk_frags(struct xdp_md *ctx, struct ls_job *job, __u32 bytes)
+{
+	if (!job)
+		return LS_PARSE_MALFORMED;
+	return (int)ls_parse_extensions(ls_read_frags, ctx, bytes, LS_EXTENSIONS_AT(&job->packet),
+					&job->packet, (__u32)LS_READ_ONCE(ls_control.zero));
 }
 
 LS_INLINE void ls_report(const struct ls_job *job)
@@ -100,7 +125,7 @@ LS_INLINE void ls_report(const struct ls_job *job)
 	ls_replay.source_low = job->packet.source.low;
 }
 
-LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes)
+LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 {
 	__u32 index = bpf_get_smp_processor_id();
 	struct ls_cpu *cpu = bpf_map_lookup_elem(&ls_cpus, &index);
@@ -121,7 +146,8 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes)
 	const __u8 *end = (const __u8 *)(long)ctx->data_end;
 	enum ls_parse parse = ls_parse(frame, end, &job->packet);
 	if (LS_UNLIKELY(parse == LS_PARSE_EXTENSIONS))
-		parse = (enum ls_parse)ls_walk(ctx, job);
+		parse = (enum ls_parse)(has_frags ? ls_walk_frags(ctx, job, (__u32)bytes)
+						  : ls_walk(ctx, job));
 	ls_judge(job, parse);
 	ls_count(job, ctx->ingress_ifindex);
 	if (ls_is_replay)
@@ -132,14 +158,14 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes)
 SEC("xdp")
 int ls_xdp(struct xdp_md *ctx)
 {
-	return ls_run(ctx, (__u64)(ctx->data_end - ctx->data));
+	return ls_run(ctx, (__u64)(ctx->data_end - ctx->data), 0);
 }
 
 /* The same for frames of several buffers, whose length only a helper knows (kernel 5.18). */
 SEC("xdp.frags")
 int ls_xdp_frags(struct xdp_md *ctx)
 {
-	return ls_run(ctx, bpf_xdp_get_buff_len(ctx));
+	return ls_run(ctx, bpf_xdp_get_buff_len(ctx), 1);
 }
 
 /* The whole tree is dual-licensed; the kernel wants a GPL-compatible name for its helpers. */

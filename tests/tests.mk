@@ -37,3 +37,8 @@ $(BUILD)/tests/twin/%: tests/twin/%.c $(BUILD)/tests/twin/host.o $(BUILD)/asan/l
 	@mkdir -p $(@D)
 	$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/tests/twin/host.o \
 		$(BUILD)/asan/libloadshed.a -lcmocka -lpthread $(USER_LIBS)
+
+tools: $(BUILD)/tests/kern/verified
+$(BUILD)/tests/kern/verified: tests/kern/verified.c
+	@mkdir -p $(@D)
+	$(CC) -O2 $(TEST_CFLAGS) -o $@ $< -lbpf

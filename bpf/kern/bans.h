@@ -63,30 +63,33 @@ __attribute__((noinline)) int ls_is_banned_prefix(const struct ls_job *job, __u6
 LS_INLINE int ls_is_banned(struct ls_job *job)
 {
 	int is_ipv6 = job->packet.family == 6;
-	__u64 lengths = is_ipv6 ? LS_READ_ONCE(ls_control.ban_lengths6) :
-				  LS_READ_ONCE(ls_control.ban_lengths4);
+	__u64 lengths = is_ipv6 ? LS_READ_ONCE(ls_control.ban_lengths6)
+				: LS_READ_ONCE(ls_control.ban_lengths4);
 	if (LS_LIKELY(!lengths))
 		return 0;
 	ls_job_clock(job);
 	__u32 whole = is_ipv6 ? 64 : 32;
 	__u64 bit = 1ULL << (whole - 1);
-	if (lengths & bit &&
-	    ls_ban_probe(ls_ban_word(&job->packet), ls_ban_kind(whole, is_ipv6), job->now_ns))
+	if (lengths & bit && ls_ban_probe(ls_ban_subject(ls_ban_word(&job->packet), whole, is_ipv6),
+					  ls_ban_kind(whole, is_ipv6), job->now_ns))
 		return 1;
 	return lengths & ~bit ? ls_is_banned_prefix(job, lengths & ~bit) : 0;
 }
 
 /* Bans the packet's source until end_ns; a ban that finds no place is counted. */
-__attribute__((noinline)) int ls_ban_source(const struct ls_job *job, __u64 end_ns, __u32 class_slot)
+__attribute__((noinline)) int ls_ban_source(const struct ls_job *job, __u64 end_ns,
+					    __u32 class_slot)
 {
 	if (!job)
 		return 0;
 	int is_ipv6 = job->packet.family == 6;
-	__u64 subject = ls_ban_word(&job->packet);
-	__u64 kind = ls_ban_kind(is_ipv6 ? 64 : 32, is_ipv6);
+	__u32 whole = is_ipv6 ? 64 : 32;
+	__u64 subject = ls_ban_subject(ls_ban_word(&job->packet), whole, is_ipv6);
+	__u64 kind = ls_ban_kind(whole, is_ipv6);
 	__u64 place = ls_ban_place(ls_control.hash_key, subject, kind);
 	__u32 what = LS_BAN_INFO(LS_ORIGIN_CLASS, class_slot);
-	__u32 home_index = (__u32)(place >> 32) & ls_ban_mask, other_index = (__u32)place & ls_ban_mask;
+	__u32 home_index = (__u32)(place >> 32) & ls_ban_mask,
+	      other_index = (__u32)place & ls_ban_mask;
 	struct ls_bans *home = bpf_map_lookup_elem(&ls_bans, &home_index);
 	struct ls_ban_info *info = bpf_map_lookup_elem(&ls_ban_info, &home_index);
 	if (!home || !info)
@@ -119,8 +122,8 @@ __attribute__((noinline)) int ls_strike(struct ls_job *job)
 	struct ls_class_abi *class = ls_job_class(job);
 	if (!class)
 		return 0;
-	struct ls_hash hash = ls_hash_source(ls_control.hash_key, class->slot, LS_ABI_PER_SOURCE,
-					     &job->packet);
+	struct ls_hash hash =
+		ls_hash_source(ls_control.hash_key, class->slot, LS_ABI_PER_SOURCE, &job->packet);
 	__u64 key = ls_hash_key(hash, class->ban_slot);
 	__u32 set = ls_table_set(LS_TABLE_STRIKE, hash);
 	struct ls_ways *ways = ls_ways_at(set);
@@ -138,14 +141,15 @@ __attribute__((noinline)) int ls_strike(struct ls_job *job)
 		if (way >= LS_WAYS)
 			return 0;
 		__u64 state = LS_READ_ONCE(ways->way[way].state);
-		if (__sync_val_compare_and_swap(&ways->way[way].state, state, LS_STATE_BUSY) != state)
+		if (__sync_val_compare_and_swap(&ways->way[way].state, state, LS_STATE_BUSY) !=
+		    state)
 			return 0;
 		LS_WRITE_ONCE(ways->way[way].key, key);
 		LS_WRITE_ONCE(strikes->count[way], 1);
 		__sync_lock_test_and_set(&ways->way[way].state, now);
 	} else {
 		way &= LS_WAYS - 1;
-		if (first == 0 || (__s64)(now - first) > (__s64)class->ban_within_ticks) {
+		if (first == 0 || (__s64)(now - first) > (__s64) class->ban_within_ticks) {
 			if (__sync_val_compare_and_swap(&ways->way[way].state, first, now) == first)
 				LS_WRITE_ONCE(strikes->count[way], 1);
 		} else {

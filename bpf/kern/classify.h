@@ -22,14 +22,14 @@ LS_INLINE __u32 ls_row_port(const struct ls_job *job)
 {
 	const struct ls_packet *packet = &job->packet;
 	if (LS_LIKELY(packet->known & LS_KNOWN_PORTS)) {
-		__u32 base = packet->protocol == LS_PROTOCOL_TCP ? LS_CHUNKS_TCP :
-			     packet->protocol == LS_PROTOCOL_UDP ? LS_CHUNKS_UDP :
-								   LS_CHUNKS_SCTP;
+		__u32 base = packet->protocol == LS_PROTOCOL_TCP   ? LS_CHUNKS_TCP
+			     : packet->protocol == LS_PROTOCOL_UDP ? LS_CHUNKS_UDP
+								   : LS_CHUNKS_SCTP;
 		return ls_row_at(job, base + (packet->port >> 12), packet->port);
 	}
 	return ls_row_at(job, LS_CHUNK_OTHER,
-			 packet->known & LS_KNOWN_PROTOCOL ? LS_OTHER_PROTOCOL + packet->protocol :
-							     LS_OTHER_NO_PROTOCOL);
+			 packet->known & LS_KNOWN_PROTOCOL ? LS_OTHER_PROTOCOL + packet->protocol
+							   : LS_OTHER_NO_PROTOCOL);
 }
 
 LS_INLINE __u32 ls_row_source_port(const struct ls_job *job)
@@ -50,8 +50,8 @@ LS_INLINE __u32 ls_row_vlan(const struct ls_job *job)
 LS_INLINE __u32 ls_row_flags(const struct ls_job *job)
 {
 	return ls_row_at(job, LS_CHUNK_OTHER,
-			 job->packet.known & LS_KNOWN_FLAGS ? LS_OTHER_FLAGS + job->packet.flags :
-							      LS_OTHER_NO_FLAGS);
+			 job->packet.known & LS_KNOWN_FLAGS ? LS_OTHER_FLAGS + job->packet.flags
+							    : LS_OTHER_NO_FLAGS);
 }
 
 LS_INLINE __u64 ls_row_word(__u32 half, __u32 word, __u32 row)
@@ -90,7 +90,7 @@ LS_INLINE __u32 ls_lowest_bit(__u64 bits)
 
 /* The rarer dimensions, of a job whose first row left `bits` of `word`. */
 __attribute__((noinline)) __u64 ls_classify_more(const struct ls_job *job, __u64 bits, __u32 word,
-						  __u32 from_row)
+						 __u32 from_row)
 {
 	if (!job)
 		return 0;
@@ -104,7 +104,8 @@ __attribute__((noinline)) __u64 ls_classify_more(const struct ls_job *job, __u64
 	if (stages & LS_WORD_FROM)
 		bits &= ls_row_word(job->half, word & 3, from_row & 0xffff);
 	if (stages & LS_WORD_TO) {
-		struct ls_label_abi *label = ls_label_of(job, ls_label(job, job->packet.destination));
+		struct ls_label_abi *label =
+			ls_label_of(job, ls_label(job, job->packet.destination));
 		bits &= ls_row_word(job->half, word & 3, label ? label->to_row : 0);
 	}
 	return bits;

@@ -15,11 +15,12 @@
 #include "pure/packet.h"
 
 /* Where the state of a pending charge lives. */
-#define LS_AT_NOWHERE 0 /* nothing to charge: cost 0, or a newcomer that found no place and passes */
-#define LS_AT_WAY 1	/* the way of this subject */
+#define LS_AT_NOWHERE                                                                              \
+	0	    /* nothing to charge: cost 0, or a newcomer that found no place and passes */
+#define LS_AT_WAY 1 /* the way of this subject */
 #define LS_AT_FREE_WAY 2 /* a way that must be claimed first */
-#define LS_AT_SHARED 3	/* ls_shared.state */
-#define LS_AT_CROWD 4	/* ls_shared.crowd */
+#define LS_AT_SHARED 3	 /* ls_shared.state */
+#define LS_AT_CROWD 4	 /* ls_shared.crowd */
 
 /* One limit between the check and the commit. Half of two lines: the commit reads it all. */
 struct ls_pending {
@@ -37,7 +38,7 @@ struct ls_pending {
 };
 
 #define LS_PENDING_OVERLOAD LS_CLASS_LIMITS /* two more behind the limits: packets, connections */
-#define LS_PENDINGS 16			    /* a power of two, so that an index is bounded by a mask */
+#define LS_PENDINGS 16 /* a power of two, so that an index is bounded by a mask */
 
 #define LS_NO_LIMIT 255U
 #define LS_NO_CLASS 65535U
@@ -50,7 +51,7 @@ struct ls_job {
 	__u64 wall_ns; /* the same since the Unix epoch */
 	__u64 bytes;   /* whole frame */
 	__u64 hash_place, hash_tag; /* out of ls_hash_subject() */
-	__u32 half;    /* generation in force: 0 or 1 */
+	__u32 half;		    /* generation in force: 0 or 1 */
 	__u32 cpu;
 	__u32 factor; /* NAT factor of the source; 0: in no nat set */
 	__u32 class_index;

@@ -11,7 +11,7 @@
 /* Which of the pendings refused, and how. */
 #define LS_REFUSAL(index, answer) ((index) << 8 | (answer))
 #define LS_REFUSAL_INDEX(refusal) ((refusal) >> 8)
-#define LS_REFUSAL_ANSWER(refusal) ((refusal) & 0xff)
+#define LS_REFUSAL_ANSWER(refusal) ((refusal)&0xff)
 
 /*
  * Notes that pending i is charged. In memory, not in a register: a register's value is known to the verifier,
@@ -106,9 +106,9 @@ LS_INLINE int ls_limits_one(struct ls_job *job, struct ls_class_abi *class)
 		return (int)LS_REFUSAL(0, LS_ASK_INTERNAL);
 	int answer = ls_ask(job, &class->limit[0], class->slot, pending);
 	if (answer == LS_ASK_OK)
-		answer = LS_LIKELY(ls_commit_once(job, &class->limit[0], pending)) ?
-				 LS_ASK_OK :
-				 ls_commit_at(job, 0, 0);
+		answer = LS_LIKELY(ls_commit_once(job, &class->limit[0], pending))
+				 ? LS_ASK_OK
+				 : ls_commit_at(job, 0, 0);
 	return (int)LS_REFUSAL(0, (__u32)answer);
 }
 
@@ -124,8 +124,8 @@ LS_INLINE void ls_refused(struct ls_job *job, struct ls_class_abi *class, __u32 
 	job->verdict = monitors ? LS_VERDICT_WOULD_DROP : LS_VERDICT_DROP;
 	if (index >= LS_PENDING_OVERLOAD) {
 		job->reason = LS_REASON_OVERLOAD;
-		job->counter = class->counter + (monitors ? LS_CLASS_COUNTER_OVERLOAD_WOULD :
-							    LS_CLASS_COUNTER_OVERLOAD_DROP);
+		job->counter = class->counter + (monitors ? LS_CLASS_COUNTER_OVERLOAD_WOULD
+							  : LS_CLASS_COUNTER_OVERLOAD_DROP);
 		return;
 	}
 	int crowd = answer == LS_ASK_CROWD;
@@ -156,8 +156,8 @@ LS_INLINE void ls_judge_class(struct ls_job *job)
 	if (!class->n_limits && !overload)
 		return;
 	ls_job_clock(job);
-	__u32 refusal = (__u32)(class->n_limits == 1 && !overload ? ls_limits_one(job, class) :
-								   ls_limits_many(job));
+	__u32 refusal = (__u32)(class->n_limits == 1 && !overload ? ls_limits_one(job, class)
+								  : ls_limits_many(job));
 	__u32 answer = LS_REFUSAL_ANSWER(refusal);
 	if (LS_LIKELY(answer == LS_ASK_OK))
 		return;

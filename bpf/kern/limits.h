@@ -32,8 +32,8 @@ LS_INLINE int ls_log_take(const struct ls_job *job, const struct ls_limit_abi *l
 		return 1;
 	__u64 admitted = question->state ? question->state - 1 : 0;
 	__u64 oldest = log->stamp[(admitted - question->ceiling) & (LS_LOG_STAMPS - 1)];
-	if (admitted >= question->ceiling &&
-	    job->now - oldest < limit->window_ns << LS_TICKS_PER_NS_SHIFT)
+	if (admitted >= question->ceiling && job->now - oldest < limit->window_ns
+									 << LS_TICKS_PER_NS_SHIFT)
 		return 0;
 	*ret_next = admitted + 2;
 	return 1;
@@ -81,8 +81,8 @@ __attribute__((noinline)) int ls_hash_subject(struct ls_job *job, __u32 class_sl
 	const __u64 *key = ls_control.hash_key;
 	const struct ls_packet *packet = &job->packet;
 	__u8 family = packet->family;
-	struct ls_hash hash = ls_hash_start(key, class_slot, per,
-					    per == LS_ABI_PER_CLASS ? 0 : family);
+	struct ls_hash hash =
+		ls_hash_start(key, class_slot, per, per == LS_ABI_PER_CLASS ? 0 : family);
 	if (per == LS_ABI_PER_PREFIX) {
 		struct ls_address prefix =
 			ls_masked(packet->source, family, family == 4 ? bits4 & 63 : bits6 & 255);
@@ -126,7 +126,8 @@ LS_INLINE int ls_ask_shared(struct ls_job *job, const struct ls_limit_abi *limit
 	if (!shared)
 		return LS_ASK_INTERNAL;
 	struct ls_question question = {
-		.state = *(const volatile __u64 *)(at == LS_AT_CROWD ? &shared->crowd : &shared->state),
+		.state = *(const volatile __u64 *)(at == LS_AT_CROWD ? &shared->crowd
+								     : &shared->state),
 		.cost = pending->cost,
 		.ceiling = pending->ceiling,
 	};
@@ -250,7 +251,8 @@ LS_INLINE int ls_commit_once(const struct ls_job *job, const struct ls_limit_abi
 	    pending->state)
 		return 0;
 	LS_WRITE_ONCE(way->key, pending->key);
-	__sync_lock_test_and_set(&way->state, pending->next); /* an exchange: orders the key before it */
+	__sync_lock_test_and_set(&way->state,
+				 pending->next); /* an exchange: orders the key before it */
 	return 1;
 }
 
@@ -336,8 +338,8 @@ __attribute__((noinline)) int ls_undo(const struct ls_job *job, __u32 committed)
 			__u32 slot = pending->set;
 			struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
 			if (shared)
-				ls_undo_state(pending->at == LS_AT_CROWD ? &shared->crowd :
-									   &shared->state,
+				ls_undo_state(pending->at == LS_AT_CROWD ? &shared->crowd
+									 : &shared->state,
 					      pending, subtracts);
 		} else if (pending->at != LS_AT_NOWHERE) {
 			struct ls_ways *ways = ls_ways_at(pending->set);

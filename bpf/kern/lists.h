@@ -29,8 +29,8 @@ LS_INLINE int ls_host4_probe(void *lists, const struct ls_generation_abi *genera
 	__u32 shift = (64U - generation->hosts4_bits) & 63U;
 #pragma clang loop unroll(disable)
 	for (int choice = 0; choice < 2; choice++) {
-		__u32 index = generation->hosts4 +
-			      (__u32)(mixed * generation->seed[choice] >> shift);
+		__u32 index =
+			generation->hosts4 + (__u32)(mixed * generation->seed[choice] >> shift);
 		struct ls_line *line = bpf_map_lookup_elem(lists, &index);
 		if (!line)
 			return -1;

@@ -65,9 +65,11 @@ LS_INLINE __u32 ls_way_find(const struct ls_ways *ways, __u64 key, __u64 *ret_st
  * How much of its limit the state in a way has used, in units of which full_share are the whole; 0: dead.
  * `place` is set * LS_WAYS + way within the tables that have more than a state.
  */
-LS_INLINE __u32 ls_share_window(const struct ls_job *job, const struct ls_slot_abi *slot, __u64 state)
+LS_INLINE __u32 ls_share_window(const struct ls_job *job, const struct ls_slot_abi *slot,
+				__u64 state)
 {
-	struct ls_window_clock clock = ls_window_at(job->wall_ns, slot->window_ns | !slot->window_ns);
+	struct ls_window_clock clock =
+		ls_window_at(job->wall_ns, slot->window_ns | !slot->window_ns);
 	if (slot->algorithm == LS_ABI_FIXED_WINDOW) {
 		__u64 count = ls_fixed_count(state, clock.number);
 		return count ? (__u32)(count >> (slot->share_shift & 63)) | 1 : 0;

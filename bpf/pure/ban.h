@@ -17,38 +17,64 @@
 #include "loadshed/table_abi.h"
 #include "pure/base.h"
 
-/* length and family of a subject as they stand in `until`. */
+/* What kind of subject a prefix is: IPv4 1 to 32 bits, IPv6 1 to 64 bits. */
 LS_INLINE __u64 ls_ban_kind(__u32 length, int is_ipv6)
 {
-	return (__u64)length << LS_BAN_LENGTH_SHIFT | (is_ipv6 ? LS_BAN_FAMILY6 : 0);
+	if (!is_ipv6)
+		return LS_BAN_KIND_IPV4;
+	return length == 64 ? LS_BAN_KIND_IPV6 : LS_BAN_KIND_IPV6_SHORT;
 }
 
-/* The high word of an IPv6 address, or an IPv4 address, masked to `length` bits. */
+/*
+ * A prefix as one word. `word` is the IPv4 address or the first 64 bits of an IPv6 address, in host order; what
+ * lies behind `length` does not matter. IPv4: length << 32 | masked address. IPv6: the masked word, and for
+ * fewer than 64 bits a 1 behind them, which tells the length.
+ */
 LS_INLINE __u64 ls_ban_subject(__u64 word, __u32 length, int is_ipv6)
 {
 	__u32 host = (is_ipv6 ? 64U : 32U) - length;
-	return host >= 64 ? 0 : word >> host << host;
+	if (host)
+		word = (word >> (host & 63) << (host & 63)) |
+		       (is_ipv6 ? 1ULL << ((host - 1) & 63) : 0);
+	return is_ipv6 ? word : (__u64)length << 32 | word;
+}
+
+/* The way back: the masked word and the length. */
+LS_INLINE __u64 ls_ban_word_of(__u64 subject, __u64 kind, __u32 *ret_length)
+{
+	if (kind == LS_BAN_KIND_IPV4) {
+		*ret_length = (__u32)(subject >> 32);
+		return subject & 0xffffffffULL;
+	}
+	*ret_length = 64;
+	if (kind == LS_BAN_KIND_IPV6 || !subject)
+		return subject;
+	*ret_length = 63;
+	for (__u64 bit = 1; !(subject & bit); bit <<= 1)
+		(*ret_length)--;
+	return subject & (subject - 1);
 }
 
 /* Places of a subject: home in the top 32 bits, other in the low 32 bits; `key` is ls_control.hash_key. */
 LS_INLINE __u64 ls_ban_place(const __u64 *key, __u64 subject, __u64 kind)
 {
-	__u64 home = key[28] + key[1] * (__u32)subject + key[2] * (__u32)(subject >> 32) + key[3] * kind;
+	__u64 home =
+		key[28] + key[1] * (__u32)subject + key[2] * (__u32)(subject >> 32) + key[3] * kind;
 	__u64 other = key[29] + key[17] * (__u32)subject + key[18] * (__u32)(subject >> 32) +
 		      key[19] * kind;
 	return (home & 0xffffffff00000000ULL) | other >> 32;
 }
 
-/* `until` of a ban that ends at end_ns since the epoch; below 2^59. */
+/* `until` of a ban that ends at end_ns since the epoch; below 2^61. */
 LS_INLINE __u64 ls_ban_until(__u64 end_ns, __u64 kind)
 {
-	return end_ns >> LS_BAN_UNIT_SHIFT << LS_BAN_END_SHIFT | kind;
+	return end_ns << LS_BAN_END_SHIFT | kind;
 }
 
 /* Nanoseconds since the epoch at which it ends. */
 LS_INLINE __u64 ls_ban_end(__u64 until)
 {
-	return until >> LS_BAN_END_SHIFT << LS_BAN_UNIT_SHIFT;
+	return until >> LS_BAN_END_SHIFT;
 }
 
 LS_INLINE int ls_ban_is_live(__u64 until, __u64 now_ns)
@@ -117,8 +143,8 @@ LS_INLINE int ls_ban_mark(struct ls_bans *home)
 	if (until & LS_BAN_OVERFLOWED && until != LS_STATE_BUSY)
 		return 1;
 	return until != LS_STATE_BUSY &&
-	       __sync_val_compare_and_swap(&home->way[0].until, until,
-					   until | LS_BAN_OVERFLOWED) == until;
+	       __sync_val_compare_and_swap(&home->way[0].until, until, until | LS_BAN_OVERFLOWED) ==
+		       until;
 }
 
 #endif

@@ -20,9 +20,9 @@
 
 /* The word positions. A position that a subject lacks counts as 0 and costs nothing. */
 enum {
-	LS_HASH_TAG,	     /* class slot, kind and family: so that no two kinds of subject alias */
-	LS_HASH_SOURCE = 1,  /* 1..4 */
-	LS_HASH_TARGET = 5,  /* 5..8 */
+	LS_HASH_TAG,	    /* class slot, kind and family: so that no two kinds of subject alias */
+	LS_HASH_SOURCE = 1, /* 1..4 */
+	LS_HASH_TARGET = 5, /* 5..8 */
 	LS_HASH_PORTS = 9,
 	LS_HASH_PROTOCOL = 10,
 	LS_HASH_TAG_KEYS = 16, /* the keys of the second sum */

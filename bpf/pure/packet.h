@@ -32,12 +32,12 @@ struct ls_address {
 
 /* What was found of it (struct ls_packet.known). */
 #define LS_KNOWN_PROTOCOL 1U
-#define LS_KNOWN_PORTS 2U     /* TCP, UDP or SCTP with its whole fixed header */
-#define LS_KNOWN_FLAGS 4U     /* TCP with its whole fixed header */
-#define LS_KNOWN_ICMP 8U      /* ICMP or ICMPv6 with its whole fixed header */
-#define LS_FRAGMENT 16U	      /* first or later fragment; an atomic fragment is whole */
-#define LS_FRAGMENT_LATER 32U /* no transport header in it */
-#define LS_EXTENSIONS 64U     /* has IPv6 extension headers */
+#define LS_KNOWN_PORTS 2U	 /* TCP, UDP or SCTP with its whole fixed header */
+#define LS_KNOWN_FLAGS 4U	 /* TCP with its whole fixed header */
+#define LS_KNOWN_ICMP 8U	 /* ICMP or ICMPv6 with its whole fixed header */
+#define LS_FRAGMENT 16U		 /* first or later fragment; an atomic fragment is whole */
+#define LS_FRAGMENT_LATER 32U	 /* no transport header in it */
+#define LS_EXTENSIONS 64U	 /* has IPv6 extension headers */
 #define LS_EXTENSIONS_OTHER 128U /* among them other ones than hop-by-hop */
 
 struct ls_packet {
@@ -47,7 +47,7 @@ struct ls_packet {
 	__u16 source_port, port;
 	__u8 family; /* 4 or 6; 0: none */
 	__u8 protocol;
-	__u8 flags;	/* byte 13 of the TCP header */
+	__u8 flags; /* byte 13 of the TCP header */
 	__u8 icmp_type;
 	__u8 hops; /* TTL or hop limit */
 	__u8 tags; /* VLAN tags */
@@ -110,8 +110,7 @@ LS_INLINE void ls_parse_transport(const __u8 *cursor, const __u8 *end, struct ls
 		packet->source_port = ls_be16(cursor);
 		packet->port = ls_be16(cursor + 2);
 		packet->known |= LS_KNOWN_PORTS;
-	} else if (packet->protocol == LS_PROTOCOL_ICMP ||
-		   packet->protocol == LS_PROTOCOL_ICMPV6) {
+	} else if (packet->protocol == LS_PROTOCOL_ICMP || packet->protocol == LS_PROTOCOL_ICMPV6) {
 		if (cursor + 8 > end)
 			return;
 		packet->icmp_type = cursor[0];
@@ -150,21 +149,45 @@ LS_INLINE enum ls_parse ls_parse_ipv4(const __u8 *ip, const __u8 *end, struct ls
 	return LS_PARSE_IP;
 }
 
-/* The chain of extension headers goes on at `offset` of the frame; no frame offset reaches this mask. */
+/* No offset of a frame whose chain is being walked reaches this mask. */
 #define LS_OFFSET_MASK 0x7fffU
 _Static_assert(14 + 4 * LS_VLAN_TAGS + 40 + LS_IPV6_EXTENSIONS * 2048 < LS_OFFSET_MASK,
 	       "the longest chain fits the mask");
 
 /*
- * Walks the chain of extension headers that starts at `offset`; its first header is packet->protocol. What
- * follows it is parsed, too. A header that is cut off before it says what follows leaves the protocol unknown.
- * One whose length runs past the end leaves the protocol as it says, whatever it is, and no ports. A later
- * fragment ends the walk.
+ * Reads `bytes` (a constant, at most 20) of the frame at `offset` into `to`; 0, or not 0 when the frame ends before. An
+ * argument of the walk below, because only the kernel can read beyond the first buffer of a frame, and a chain of
+ * extension headers can be longer than that.
+ */
+typedef int (*ls_read)(void *context, __u32 offset, __u8 *to, __u32 bytes);
+
+/* The transport header behind the extension headers, as far as it is there. */
+LS_INLINE void ls_parse_transport_at(ls_read read, void *context, __u32 offset,
+				     struct ls_packet *packet)
+{
+	__u8 header[20] = { 0 };
+	__u32 bytes = 20;
+	if (read(context, offset, header, 20)) {
+		bytes = 12;
+		if (read(context, offset, header, 12)) {
+			bytes = 8;
+			if (read(context, offset, header, 8))
+				return;
+		}
+	}
+	ls_parse_transport(header, header + bytes, packet);
+}
+
+/*
+ * Walks the chain of extension headers that starts at `offset` of a frame of `length` bytes; its first header is
+ * packet->protocol. What follows it is parsed, too. A header that is cut off before it says what follows leaves
+ * the protocol unknown. One whose length runs past the end leaves the protocol as it says, whatever it is, and no
+ * ports. A later fragment ends the walk.
  *
  * `opaque` is 0. The verifier does not know that: it is added where two branches meet, so that they are one
  * state to it and not the start of 6^8 paths.
  */
-LS_INLINE enum ls_parse ls_parse_extensions(const __u8 *frame, const __u8 *end, __u32 offset,
+LS_INLINE enum ls_parse ls_parse_extensions(ls_read read, void *context, __u32 length, __u32 offset,
 					    struct ls_packet *packet, __u32 opaque)
 {
 	__u8 protocol = packet->protocol;
@@ -172,43 +195,45 @@ LS_INLINE enum ls_parse ls_parse_extensions(const __u8 *frame, const __u8 *end, 
 	enum ls_parse parse = LS_PARSE_MALFORMED;
 	packet->known |= LS_EXTENSIONS;
 	for (int i = 0; i <= LS_IPV6_EXTENSIONS; i++) {
-		const __u8 *cursor = frame + (offset & LS_OFFSET_MASK);
 		if (!ls_is_extension(protocol)) {
 			packet->protocol = protocol;
 			packet->known |= LS_KNOWN_PROTOCOL;
-			ls_parse_transport(cursor, end, packet);
+			ls_parse_transport_at(read, context, offset, packet);
 			parse = LS_PARSE_IP;
 			break;
 		}
 		if (i == LS_IPV6_EXTENSIONS)
 			break;
 		seen |= protocol;
-		/* What it says must be there: all of a fragment header, of others what follows and how long. */
+		/* What it says must be there: all of a fragment header, of others what follows and how
+		 * long. */
+		__u8 header[8] = { 0 };
 		parse = LS_PARSE_IP;
-		__u32 bytes = 8;
+		if (protocol == 44 ? read(context, offset, header, 8)
+				   : read(context, offset, header, 2))
+			break;
+		__u32 bytes = (header[1] + 1U) * 8;
+		if (protocol == 51)
+			bytes = (header[1] + 2U) * 4;
 		if (protocol == 44) {
-			if (cursor + 8 > end)
-				break;
-			__u32 fragment = ls_be16(cursor + 2) & 0xfff9U; /* offset and M */
+			__u32 fragment = ls_be16(header + 2) & 0xfff9U; /* offset and M */
 			fragments |= fragment;
 			if (fragment & 0xfff8U) {
-				packet->protocol = cursor[0];
+				packet->protocol = header[0];
 				packet->known |= LS_FRAGMENT_LATER | LS_KNOWN_PROTOCOL;
 				break;
 			}
-		} else {
-			if (cursor + 2 > end)
-				break;
-			bytes = protocol == 51 ? (cursor[1] + 2U) * 4 : (cursor[1] + 1U) * 8;
+			bytes = 8;
 		}
-		protocol = cursor[0];
-		if (cursor + bytes > end) {
+		protocol = header[0];
+		offset += bytes;
+		if (offset > length) {
 			packet->protocol = protocol;
 			packet->known |= LS_KNOWN_PROTOCOL;
 			break;
 		}
 		parse = LS_PARSE_MALFORMED; /* unless the chain ends within the bound */
-		offset += bytes + opaque;
+		offset += opaque;
 		seen += opaque;
 		fragments += opaque;
 	}
@@ -293,8 +318,8 @@ LS_INLINE int ls_is_control(const struct ls_packet *packet)
 	if (packet->protocol == LS_PROTOCOL_UDP)
 		return packet->known & LS_KNOWN_PORTS &&
 		       !(packet->known & (LS_FRAGMENT | LS_EXTENSIONS)) &&
-		       (packet->family == 4 ? packet->source_port == 67 && packet->port == 68 :
-					      packet->source_port == 547 && packet->port == 546);
+		       (packet->family == 4 ? packet->source_port == 67 && packet->port == 68
+					    : packet->source_port == 547 && packet->port == 546);
 	if (packet->family == 4)
 		return packet->protocol == LS_PROTOCOL_IGMP && packet->hops == 1 &&
 		       !(packet->known & LS_FRAGMENT_LATER);

@@ -6,7 +6,7 @@
  * The sizes and bounds that kernel and user space share, each with its reason and its cost.
  */
 
-#define LS_CLASSES 256	     /* classes per policy: four 64-bit words of every class bitmap */
+#define LS_CLASSES 256 /* classes per policy: four 64-bit words of every class bitmap */
 #define LS_CLASS_WORDS (LS_CLASSES / 64)
 #define LS_CLASS_LIMITS 8    /* limits per class: the bound of the loops that check and commit */
 #define LS_NAME_BYTES 32     /* names are at most 31 characters and a NUL */
@@ -14,8 +14,10 @@
 #define LS_IPV6_EXTENSIONS 8 /* extension headers walked before a packet is malformed */
 #define LS_LABELS 256	     /* label 0 is "in no list", so 255 combinations of lists can exist */
 #define LS_NAT_FACTOR 10000  /* largest NAT factor */
-#define LS_LOG_STAMPS 64     /* stamps of one sliding log, so the largest limit (after NAT) of that kind */
-#define LS_FRAME_BYTES_MAX (1U << 19) /* largest merged super-packet: GSO_MAX_SIZE is 8 * 65535 (6.3) */
+#define LS_LOG_STAMPS                                                                              \
+	64 /* stamps of one sliding log, so the largest limit (after NAT) of that kind */
+#define LS_FRAME_BYTES_MAX                                                                         \
+	(1U << 19) /* largest merged super-packet: GSO_MAX_SIZE is 8 * 65535 (6.3) */
 
 /*
  * Time in the tables is in ticks of 1/64 ns since the epoch that is taken at attach. 2^64 of them are

@@ -17,19 +17,19 @@
  * The control word. One 64-bit store publishes a generation together with the stages that it needs, so
  * that no packet can see one generation's tables with another's stages.
  */
-#define LS_WORD_GENERATION 1ULL	   /* which half of the tables */
-#define LS_WORD_MONITOR (1ULL << 1)	   /* the policy's mode, or `attach --monitor` */
+#define LS_WORD_GENERATION 1ULL	    /* which half of the tables */
+#define LS_WORD_MONITOR (1ULL << 1) /* the policy's mode, or `attach --monitor` */
 #define LS_WORD_MALFORMED_PASS (1ULL << 2)
-#define LS_WORD_LISTS4 (1ULL << 3)	   /* some IPv4 address has a label */
+#define LS_WORD_LISTS4 (1ULL << 3) /* some IPv4 address has a label */
 #define LS_WORD_LISTS6 (1ULL << 4)
-#define LS_WORD_PORTS (1ULL << 5)	   /* a class asks for protocols or destination ports */
+#define LS_WORD_PORTS (1ULL << 5) /* a class asks for protocols or destination ports */
 #define LS_WORD_SOURCE_PORTS (1ULL << 6)
 #define LS_WORD_VLAN (1ULL << 7)
 #define LS_WORD_FLAGS (1ULL << 8)
 #define LS_WORD_FROM (1ULL << 9)
 #define LS_WORD_TO (1ULL << 10)
 #define LS_WORD_OVERLOAD (1ULL << 11)
-#define LS_WORD_TIMED (1ULL << 12)	   /* look at off_until, panic_until and confirm_until */
+#define LS_WORD_TIMED (1ULL << 12) /* look at off_until, panic_until and confirm_until */
 #define LS_WORD_WORDS_SHIFT 16	   /* class bitmap words in use, 0 to 4: three bits */
 #define LS_WORD_NUMBER_SHIFT 32	   /* the generation number that people see, from 1 */
 
@@ -45,11 +45,11 @@ struct ls_bank_abi {
 struct ls_control {
 	/* The first line is read by every packet. */
 	__u64 word;
-	__u64 epoch_ns;	   /* CLOCK_MONOTONIC when the tables were made: tick 0 */
-	__u64 wall_ns;	   /* CLOCK_REALTIME at epoch_ns, refreshed by whoever publishes (drift, steps) */
+	__u64 epoch_ns; /* CLOCK_MONOTONIC when the tables were made: tick 0 */
+	__u64 wall_ns; /* CLOCK_REALTIME at epoch_ns, refreshed by whoever publishes (drift, steps) */
 	__u64 ban_lengths4; /* bit L - 1: some IPv4 ban has length L, 1 to 32 */
 	__u64 ban_lengths6; /* bit L - 1: some IPv6 ban has length L, 1 to 64 */
-	__u64 zero; /* always 0, which the verifier cannot know: see pure/packet.h */
+	__u64 zero;	    /* always 0, which the verifier cannot know: see pure/packet.h */
 	__u64 pad0[2];
 
 	/* What is temporary: read only when LS_WORD_TIMED is set. Ticks; 0: not set. */
@@ -86,7 +86,7 @@ struct ls_counter {
  * Counter numbers. First the verdicts before any class, by verdict and reason; then blocks that the
  * ledger hands out to classes and limits by name, so that they survive edits.
  */
-#define LS_COUNTER_GLOBAL(verdict, reason) ((verdict) * 16 + (reason))
+#define LS_COUNTER_GLOBAL(verdict, reason) ((verdict)*16 + (reason))
 #define LS_COUNTERS_GLOBAL 48
 #define LS_CLASS_COUNTERS 8
 #define LS_CLASS_COUNTER_ADMITTED 0
@@ -107,16 +107,16 @@ struct ls_counters {
 
 /* What `replay` and tests ask for: the clock of one packet in, its verdict out. */
 struct ls_replay_abi {
-	__u64 now_ns;	    /* in: Unix time of the packet; becomes both clocks */
-	__u32 wire_bytes;   /* in: length on the wire; the frame handed in may be shorter */
+	__u64 now_ns;	  /* in: Unix time of the packet; becomes both clocks */
+	__u32 wire_bytes; /* in: length on the wire; the frame handed in may be shorter */
 	__u32 pad0;
-	__u8 verdict;	    /* out: enum ls_verdict */
-	__u8 reason;	    /* out: enum ls_reason */
-	__u8 limit;	    /* out: index within the class, 255: none */
-	__u8 family;	    /* out: 4, 6; 0: no source */
-	__u16 class_index;  /* out: index within the policy, 65535: none */
+	__u8 verdict;	   /* out: enum ls_verdict */
+	__u8 reason;	   /* out: enum ls_reason */
+	__u8 limit;	   /* out: index within the class, 255: none */
+	__u8 family;	   /* out: 4, 6; 0: no source */
+	__u16 class_index; /* out: index within the policy, 65535: none */
 	__u16 pad1;
-	__u64 source_high;  /* out: full address in host order; IPv4 in the low 32 bits of source_low */
+	__u64 source_high; /* out: full address in host order; IPv4 in the low 32 bits of source_low */
 	__u64 source_low;
 };
 

@@ -31,8 +31,8 @@ struct ls_ledger_limit {
 	__u8 per;
 	__u8 count;
 	__u8 bits4, bits6;
-	__u8 table; /* kept while the identity is: see user/policy/compile.c */
-	__u8 live;  /* bit g: generation g has it */
+	__u8 table;  /* kept while the identity is: see user/policy/compile_ledger.c */
+	__u8 live;   /* bit g: generation g has it */
 	__u8 edited; /* its rate or burst has changed since it came */
 	__u8 shift;  /* with mult: the price last compiled, to see an edit */
 	__u8 pad0[3];
@@ -41,8 +41,8 @@ struct ls_ledger_limit {
 };
 
 struct ls_ledger {
-	__u32 next_counter; /* lowest that was never given */
-	__u32 next_slot;    /* limit slots are given round robin, so that a freed one rests longest */
+	__u32 next_counter; /* lowest of limits that was never given; those of classes are below */
+	__u32 next_slot; /* limit slots are given round robin, so that a freed one rests longest */
 	__u64 pad0[7];
 	struct ls_ledger_class classes[LS_CLASS_SLOTS];
 	struct ls_ledger_limit limits[LS_SLOTS]; /* index: limit slot */

@@ -35,9 +35,9 @@
 #define LS_ABI_CRITICAL 3
 
 /* Tables that a limit's state can live in. */
-#define LS_TABLE_SHORT 0 /* nothing in it outlives about 10 s, so a flood recycles its own dead */
-#define LS_TABLE_LONG 1	 /* long windows: the least used share is evicted */
-#define LS_TABLE_LOG 2	 /* sliding logs */
+#define LS_TABLE_SHORT 0  /* nothing in it outlives about 10 s, so a flood recycles its own dead */
+#define LS_TABLE_LONG 1	  /* long windows: the least used share is evicted */
+#define LS_TABLE_LOG 2	  /* sliding logs */
 #define LS_TABLE_STRIKE 3 /* refusals towards a class ban */
 #define LS_TABLES 4
 
@@ -46,16 +46,17 @@
  * others count c itself. Rounding is down: the fastest representable error is 1 tick per packet.
  */
 struct ls_limit_abi {
-	__u64 mult;	 /* token bucket: ticks per unit, times 2^shift; windows: unused, 0 */
-	__u64 cap;	 /* token bucket: largest c for which c * mult cannot overflow 2^62 */
-	__u64 tau;	 /* token bucket: burst in ticks; windows: the limit in units */
-	__u64 clamp;	 /* token bucket: furthest that a TAT may lie ahead, in ticks; see pure/bucket.h */
+	__u64 mult; /* token bucket: ticks per unit, times 2^shift; windows: unused, 0 */
+	__u64 cap;  /* token bucket: largest c for which c * mult cannot overflow 2^62 */
+	__u64 tau;  /* token bucket: burst in ticks; windows: the limit in units */
+	__u64 clamp; /* token bucket: furthest that a TAT may lie ahead, in ticks; see pure/bucket.h */
 	__u64 window_ns; /* windows only */
 	__u8 shift;
 	__u8 algorithm;
 	__u8 count;
 	__u8 per;
-	__u8 bits4, bits6; /* per prefix and source: how much of the source's address is the subject */
+	__u8 bits4,
+		bits6; /* per prefix and source: how much of the source's address is the subject */
 	__u8 table;
 	__u8 flags; /* LS_LIMIT_F_* */
 	__u16 slot;
@@ -75,7 +76,7 @@ struct ls_class_abi {
 	__u8 priority;
 	__u8 n_limits;
 	__u8 pad0;
-	__u16 slot;	/* class slot: part of the hash, so a class's limits of a subject share a set */
+	__u16 slot; /* class slot: part of the hash, so a class's limits of a subject share a set */
 	__u16 ban_slot; /* limit slot of the strike counter */
 	__u32 counter;	/* first of LS_CLASS_COUNTERS */
 	__u32 ban_after;
@@ -104,7 +105,7 @@ struct ls_slot_abi {
 struct ls_label_abi {
 	__u8 list; /* LS_LIST_* as a source: after longest prefix and tie have been resolved */
 	__u8 pad0[3];
-	__u32 factor;  /* NAT factor as a source; 0: in no `nat` entry */
+	__u32 factor;	/* NAT factor as a source; 0: in no `nat` entry */
 	__u16 from_row; /* row of the classes that this source does not rule out */
 	__u16 to_row;	/* row of the classes that this destination does not rule out */
 	__u32 pad1;
@@ -178,11 +179,11 @@ struct ls_generation_abi {
 	__u8 hosts4_bits;
 	__u8 nets6_bits;
 	__u8 n_lengths6; /* prefix lengths in use (of prefixes and markers: only real prefixes' lengths) */
-	__u8 words;	 /* of class bitmaps that hold a class: 0 to 4 */
+	__u8 words;   /* of class bitmaps that hold a class: 0 to 4 */
 	__u16 label6; /* label of an IPv6 address that only ::/0 covers, or none */
 	__u16 pad0;
 	__u32 n_classes;
-	__u64 seed[8]; /* odd multipliers of the list hashes */
+	__u64 seed[8];			/* odd multipliers of the list hashes */
 	__u8 lengths6[LS_LENGTHS6 + 7]; /* ascending; searched by bisection */
 	__u64 pad1[4];
 	/* overload max: GCRA of both kinds; mult 0: not given */

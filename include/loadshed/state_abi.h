@@ -22,7 +22,8 @@
 #define LS_STATE_NATIVE 1
 #define LS_STATE_GENERIC 2
 
-#define LS_STATE_F_PENDING 1U  /* being attached: if nobody holds the lock, a killed attach left it */
+#define LS_STATE_F_PENDING                                                                         \
+	1U /* being attached: if nobody holds the lock, a killed attach left it */
 #define LS_STATE_F_FELL_BACK 2U /* generic because the driver has no native mode, not by wish */
 
 struct ls_state_interface {
@@ -39,10 +40,10 @@ struct ls_state_interface {
 
 /* What one half of the policy tables holds. */
 struct ls_state_half {
-	__u64 number; /* generation as people see it; 0: the half was never filled */
-	__u64 since_ns; /* CLOCK_REALTIME of the publish */
+	__u64 number;	  /* generation as people see it; 0: the half was never filled */
+	__u64 since_ns;	  /* CLOCK_REALTIME of the publish */
 	__u64 text_bytes; /* of the policy's blob in ls_texts */
-	__u64 sources;	/* capacity that the policy asks for: it may differ from the one that is held */
+	__u64 sources; /* capacity that the policy asks for: it may differ from the one that is held */
 	__u8 sha256[32]; /* of the policy in its canonical text */
 };
 
@@ -58,7 +59,7 @@ struct ls_state {
 	__u64 made_ns;		     /* CLOCK_REALTIME when the maps were made */
 	__u64 sources;		     /* capacity that the tables were made for */
 	__u32 flags;		     /* LS_STATE_MONITOR */
-	__u32 folding; /* odd while counters move to ls_retired: a reader then reads again */
+	__u32 folding;	   /* odd while counters move to ls_retired: a reader then reads again */
 	__u64 upgraded_ns; /* CLOCK_REALTIME of the last change of build; 0: none */
 	__u32 sets[4];	   /* of the tables LS_TABLE_*, as made */
 	__u64 pad0[4];

@@ -54,13 +54,12 @@ struct ls_shared {
 };
 
 /*
- * A ban. subject: the masked source, IPv4 in the low 32 bits, IPv6 its first 64 bits. until: when it ends
- * and what kind of subject it is, so that one store changes both; 0: free.
- *   bits 63..9  end in units of 16 ns since the epoch, rounded down (2^55 of them are 18 years)
- *   bits 8..2   prefix length: IPv4 1 to 32, IPv6 1 to 64
- *   bit 1       family: 0 IPv4, 1 IPv6
+ * A ban. subject: the source or prefix as one word (pure/ban.h). until: when it ends and what kind of subject
+ * it is, so that one store changes both; 0: free.
+ *   bits 63..3  end in ns since the epoch (2^61 of them are 73 years)
+ *   bits 2..1   LS_BAN_KIND_*
  *   bit 0       set in way 0 only: some ban of this set lives in its other set (pure/ban.h)
- * A way whose end has passed is free. LS_STATE_BUSY is being claimed: its kind matches no subject.
+ * A way whose end has passed is free. LS_STATE_BUSY is being claimed: its kind is no subject's.
  */
 struct ls_ban {
 	__u64 subject;
@@ -76,12 +75,12 @@ struct ls_ban_info {
 	__u32 way[LS_WAYS];
 };
 
-#define LS_BAN_UNIT_SHIFT 4 /* of its end: 16 ns */
-#define LS_BAN_END_SHIFT 9
-#define LS_BAN_LENGTH_SHIFT 2
-#define LS_BAN_FAMILY6 2ULL
+#define LS_BAN_END_SHIFT 3
+#define LS_BAN_KIND_IPV4 0ULL
+#define LS_BAN_KIND_IPV6 2ULL	    /* a /64 */
+#define LS_BAN_KIND_IPV6_SHORT 4ULL /* a shorter prefix */
+#define LS_BAN_KIND_MASK 6ULL
 #define LS_BAN_OVERFLOWED 1ULL
-#define LS_BAN_KIND_MASK 0x1feULL /* length and family */
 
 #define LS_BAN_INFO(origin, class_slot) ((__u32)(origin) | (__u32)(class_slot) << 8)
 

@@ -44,8 +44,8 @@ void *bpf_map_lookup_elem(const void *map, const void *key)
 	}
 	for (size_t i = 0; i < n_maps; i++)
 		if (maps[i].map == map)
-			return index < maps[i].count ? maps[i].elements + index * maps[i].bytes :
-						       NULL;
+			return index < maps[i].count ? maps[i].elements + index * maps[i].bytes
+						     : NULL;
 	assert(!"a map that the host does not have");
 	return NULL;
 }
@@ -68,6 +68,14 @@ __u32 bpf_get_smp_processor_id(void)
 __u64 bpf_xdp_get_buff_len(struct xdp_md *ctx)
 {
 	return ctx->data_end - ctx->data;
+}
+
+long bpf_xdp_load_bytes(struct xdp_md *ctx, __u32 offset, void *to, __u32 bytes)
+{
+	if ((uint64_t)offset + bytes > ctx->data_end - ctx->data)
+		return -1;
+	memcpy(to, (const uint8_t *)(uintptr_t)ctx->data + offset, bytes);
+	return 0;
 }
 
 static void *host_map_new(const void *map, size_t bytes, uint32_t count)
@@ -138,8 +146,8 @@ static void *host_elements(const void *map)
 
 void ls_host_publish(const struct ls_image *image, unsigned half)
 {
-	memcpy((struct ls_class_abi *)host_elements(&ls_classes) + half * LS_CLASSES, image->classes,
-	       sizeof(image->classes));
+	memcpy((struct ls_class_abi *)host_elements(&ls_classes) + half * LS_CLASSES,
+	       image->classes, sizeof(image->classes));
 	memcpy((struct ls_slot_abi *)host_elements(&ls_slots) + half * LS_SLOTS, image->slots,
 	       sizeof(image->slots));
 	memcpy((struct ls_label_abi *)host_elements(&ls_labels) + half * LS_LABELS, image->labels,

@@ -97,8 +97,8 @@ static void overload_keeps_the_reserve_of_each_priority(void **state)
 		__u64 tat = 0;
 		int n = 0;
 		for (int i = 0; i < 100; i++)
-			n += ls_overload_take(tat, 1, cost, tau,
-					      ls_overload_reserve(tau, priority), 1, &tat);
+			n += ls_overload_take(tat, 1, cost, tau, ls_overload_reserve(tau, priority),
+					      1, &tat);
 		assert_int_equal(n, admitted[priority]);
 		/* Work in progress is never refused and takes the rest. */
 		for (int i = 0; i < 100; i++)
@@ -115,11 +115,16 @@ static void rates_hold_from_one_a_day_to_100_Mpps(void **state)
 		const char *rate;
 		__u64 units, period_ns;
 	} rows[] = {
-		{ "1/d", 1, 86400 * TWIN_SECOND },   { "7/h", 7, 3600 * TWIN_SECOND },
-		{ "3/s", 3, TWIN_SECOND },	     { "999/s", 999, TWIN_SECOND },
-		{ "10k/s", 10000, TWIN_SECOND },     { "1M/s", 1000000, TWIN_SECOND },
-		{ "12M/s", 12000000, TWIN_SECOND },  { "100M/s", 100000000, TWIN_SECOND },
-		{ "640M/s", 640000000, TWIN_SECOND }, { "4G/s", 4000000000ULL, TWIN_SECOND },
+		{ "1/d", 1, 86400 * TWIN_SECOND },
+		{ "7/h", 7, 3600 * TWIN_SECOND },
+		{ "3/s", 3, TWIN_SECOND },
+		{ "999/s", 999, TWIN_SECOND },
+		{ "10k/s", 10000, TWIN_SECOND },
+		{ "1M/s", 1000000, TWIN_SECOND },
+		{ "12M/s", 12000000, TWIN_SECOND },
+		{ "100M/s", 100000000, TWIN_SECOND },
+		{ "640M/s", 640000000, TWIN_SECOND },
+		{ "4G/s", 4000000000ULL, TWIN_SECOND },
 	};
 	uint8_t *frame = ls_host_frame(4096);
 	for (size_t row = 0; row < sizeof(rows) / sizeof(*rows); row++) {
@@ -136,16 +141,17 @@ static void rates_hold_from_one_a_day_to_100_Mpps(void **state)
 		__u64 packets = 20000, admitted = 0, now = 0;
 		for (__u64 i = 0; i < packets; i++) {
 			now = (__u64)((unsigned __int128)i * rows[row].period_ns /
-					 (4 * rows[row].units));
+				      (4 * rows[row].units));
 			admitted += ls_host_replay(frame, TWIN_UDP_BYTES, now).verdict ==
 				    LS_VERDICT_PASS;
 		}
-		__u64 refilled = (__u64)((unsigned __int128)now * rows[row].units /
-					       rows[row].period_ns);
+		__u64 refilled =
+			(__u64)((unsigned __int128)now * rows[row].units / rows[row].period_ns);
 		/* A burst that is asked every quarter of an interval loses nothing to the cap; what it
 		 * gains is a tick per packet at the most. */
 		assert_in_range(admitted, burst + refilled - (burst > 2),
-				burst + refilled + packets * rows[row].units / (64 * TWIN_SECOND) + 1);
+				burst + refilled + packets * rows[row].units / (64 * TWIN_SECOND) +
+					1);
 	}
 	ls_host_stop();
 }

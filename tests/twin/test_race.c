@@ -11,7 +11,7 @@
 #include <pthread.h>
 
 #define THREADS 64
-#define ROUNDS 400		/* clock steps */
+#define ROUNDS 400 /* clock steps */
 #define STEP_NS (TWIN_SECOND / 100)
 
 struct race {
@@ -139,7 +139,8 @@ static void no_way_is_lost_or_left_busy(void **state)
 	ls_host_start(THREADS, 1, 42);
 	ls_host_set_epoch(0, 0);
 	twin_publish("version: 1\nclasses:\n  - name: all\n    match: any\n    limits:\n"
-		     "      - { rate: 100k/s, burst: 1 }\n", 0);
+		     "      - { rate: 100k/s, burst: 1 }\n",
+		     0);
 	uint64_t admitted[4];
 	run_race(4, admitted);
 	size_t sets;

@@ -27,7 +27,7 @@ static void sliding_window_is_exact(void **state)
 	__u64 seed = 1;
 	for (int i = 0; i < 200000; i++) {
 		__u64 window = LS_WINDOW_NS_MIN +
-				  twin_random(&seed) % (LS_WINDOW_NS_MAX - LS_WINDOW_NS_MIN);
+			       twin_random(&seed) % (LS_WINDOW_NS_MAX - LS_WINDOW_NS_MIN);
 		__u64 previous = twin_random(&seed) % (LS_SLIDING_LIMIT_MAX + 1);
 		__u64 room = twin_random(&seed) % (LS_SLIDING_LIMIT_MAX + 1);
 		__u64 remaining = 1 + twin_random(&seed) % window;

@@ -67,8 +67,8 @@ static inline void twin_start(unsigned cpus, const char *yaml)
 static inline void twin_udp(uint8_t *frame, uint32_t source, uint16_t port)
 {
 	static const uint8_t base[TWIN_UDP_BYTES] = {
-		2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 28, 0, 1, 0,
-		0, 64, 17, 0, 0, 0, 0, 0, 0, 198, 51, 100, 10, 0x13, 0x88, 0, 0, 0, 8, 0, 0,
+		2, 0,  0,  0, 0, 1, 2, 0, 0, 0,	  0,  2,   8,  0,    0x45, 0, 0, 28, 0, 1, 0,
+		0, 64, 17, 0, 0, 0, 0, 0, 0, 198, 51, 100, 10, 0x13, 0x88, 0, 0, 0,  8, 0, 0,
 	};
 	memcpy(frame, base, sizeof(base));
 	for (int i = 0; i < 4; i++)

@@ -21,5 +21,6 @@ __u64 bpf_ktime_get_ns(void);
 __u64 bpf_jiffies64(void);
 __u32 bpf_get_smp_processor_id(void);
 __u64 bpf_xdp_get_buff_len(struct xdp_md *ctx);
+long bpf_xdp_load_bytes(struct xdp_md *ctx, __u32 offset, void *to, __u32 bytes);
 
 #endif

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# The program loads, whichever clang built it, and costs the verifier at most 250 000 instructions (DESIGN 2.6:
+# more is a defect). Prints the figures.
+set -u
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+bpffs=$work/bpf
+trap 'umount "$bpffs" 2>/dev/null; rm -rf "$work"' EXIT
+mkdir "$bpffs"
+if ! mount -t bpf bpf "$bpffs" 2>/dev/null; then
+	echo "skip verifier: cannot mount a bpffs"
+	exit 0
+fi
+failed=0
+headers=$(gcc -print-multiarch 2>/dev/null)
+for version in 14 16 19; do
+	clang=clang-$version
+	if ! command -v "$clang" > /dev/null; then
+		echo "skip verifier-$clang: not installed"
+		continue
+	fi
+	object=$work/loadshed-$version.o
+	if ! "$clang" -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -Ibpf -Iinclude \
+		${headers:+-idirafter /usr/include/$headers} -c bpf/loadshed.bpf.c -o "$object"; then
+		echo "not ok verifier-$clang: does not compile"
+		failed=1
+		continue
+	fi
+	if ! bpftool prog loadall "$object" "$bpffs/$version" 2> "$work/log"; then
+		tail -5 "$work/log"
+		echo "not ok verifier-$clang: does not load"
+		failed=1
+		continue
+	fi
+	for program in ls_xdp ls_xdp_frags; do
+		count=$(build/tests/kern/verified "$bpffs/$version/$program")
+		if [ -z "$count" ] || [ "$count" -gt 250000 ]; then
+			echo "not ok verifier-$clang-$program: ${count:-no} instructions"
+			failed=1
+		else
+			echo "ok verifier-$clang-$program: $count instructions"
+		fi
+	done
+	rm -rf "${bpffs:?}/$version"
+done
+exit $failed
