@@ -42,3 +42,20 @@ tools: $(BUILD)/tests/kern/verified
 $(BUILD)/tests/kern/verified: tests/kern/verified.c
 	@mkdir -p $(@D)
 	$(CC) -O2 $(TEST_CFLAGS) -o $@ $< -lbpf
+
+# Fuzzing: not part of `make check`, since it has no end. FUZZ_SECONDS each; a crash leaves its input behind.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SOURCES := $(filter user/base/% user/policy/%,$(USER_SOURCES))
+
+.PHONY: fuzz
+fuzz: $(FUZZ_TARGETS)
+	@for target in $^; do \
+		mkdir -p $$target.corpus && $$target -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 \
+			-artifact_prefix=$$target. $$target.corpus || exit 1; \
+	done
+
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/twin/host.c $(FUZZ_SOURCES)
+	@mkdir -p $(@D)
+	$(CLANG) -O1 -g $(SANITIZE) -fsanitize=fuzzer -Itests/twin/include $(filter-out -MMD -MP -Werror,$(TEST_CFLAGS)) \
+		-o $@ $^ -lcmocka -lyaml
