@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# The speed rows, in about three minutes: table on stdout and in build/bench.txt, JSON in build/bench.json.
+# Missing a goal is no failure of the run. LS_BENCH_ROWS=lc: only some groups (see bench.c).
+
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+build=${BUILD:-$root/build}
+out=$build/tests/bench
+
+if [ "$(id -u)" != 0 ]; then
+	echo "the bench loads BPF programs: run it as root" >&2
+	exit 1
+fi
+"$root/tests/tools/gen.sh" "$out" "$here/bench.c" -- "$here/rivals.bpf.c"
+data=$root/../shared/data
+[ -d "$data" ] || data=
+set -o pipefail
+timeout 600 "$out/bench" "$build/bench.json" ${data:+"$data"} | tee "$build/bench.txt"

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "user/cli/cli.h"
+
+/* attach, detach, status: what runs where. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "user/base/addr.h"
+#include "user/base/output.h"
+#include "user/base/sha256.h"
+#include "user/base/units.h"
+#include "user/cli/session.h"
+#include "user/plane/plane.h"
+#include "user/plane/version.h"
+#include "user/policy/check.h"
+#include "user/policy/policy.h"
+#include "user/policy/read.h"
+
+#define _cleanup_status_ _cleanup_(ls_plane_status_fini)
+
+static json_t *interfaces_json(const struct ls_plane_status *status)
+{
+	json_t *list = json_array();
+	char since[LS_STAMP_TEXT];
+
+	for (size_t i = 0; i < status->n_interfaces; i++) {
+		const struct ls_plane_interface *interface = &status->interfaces[i];
+		json_t *row = json_pack("{s:s, s:I, s:s, s:o, s:I, s:o, s:s}", "name",
+					interface->name, "ifindex", (json_int_t)interface->ifindex,
+					"attach", ls_plane_mode_name(interface->mode), "program_id",
+					interface->program_id ? json_integer(interface->program_id) :
+								json_null(),
+					"link_id", (json_int_t)interface->link_id, "mtu",
+					interface->mtu ? json_integer(interface->mtu) : json_null(),
+					"since", ls_stamp_format(interface->since_ns, since));
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+/* Rounded up, so that what is pending never shows as 0. */
+static json_t *seconds_json(uint64_t ns)
+{
+	return ns ? json_integer((json_int_t)((ns + 999999999) / 1000000000)) : json_null();
+}
+
+static json_t *status_json(const struct ls_plane_status *status)
+{
+	char sha256[LS_SHA256_TEXT], since[LS_STAMP_TEXT];
+	json_t *degraded = json_array();
+
+	for (size_t i = 0; i < status->n_degraded; i++)
+		json_array_append_new(degraded, json_string(status->degraded[i]));
+	return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:s, s:I}", "instance",
+			 status->instance, "version", status->version, "generation",
+			 (json_int_t)status->generation, "mode",
+			 status->monitor ? "monitor" : "enforce", "policy_sha256",
+			 ls_sha256_format(status->policy_sha256, sha256), "confirm_seconds",
+			 seconds_json(status->confirm_ns), "interfaces", interfaces_json(status),
+			 "degraded", degraded, "since",
+			 ls_stamp_format(status->published_ns, since), "capacity",
+			 (json_int_t)status->sources);
+}
+
+static void print_interfaces(const struct ls_plane_status *status)
+{
+	_cleanup_table_ struct ls_table table;
+	static const char *const heads[] = { "INTERFACE", "INDEX", "ATTACH", "PROGRAM", "LINK", "MTU",
+					     "SINCE" };
+	char since[LS_STAMP_TEXT];
+
+	ls_table_init(&table, 7, 0x3a);
+	for (size_t i = 0; i < 7; i++)
+		ls_table_cell(&table, "%s", heads[i]);
+	for (size_t i = 0; i < status->n_interfaces; i++) {
+		const struct ls_plane_interface *interface = &status->interfaces[i];
+		ls_table_cell(&table, "%s", interface->name);
+		ls_table_cell(&table, "%u", interface->ifindex);
+		ls_table_cell(&table, "%s", ls_plane_mode_name(interface->mode));
+		if (interface->program_id) {
+			ls_table_cell(&table, "%u", interface->program_id);
+			ls_table_cell(&table, "%u", interface->link_id);
+			ls_table_cell(&table, "%u", interface->mtu);
+		} else {
+			ls_table_cell(&table, "vanished");
+			ls_table_cell(&table, "%u", interface->link_id);
+			ls_table_cell(&table, "-");
+		}
+		ls_table_cell(&table, "%s", ls_stamp_format(interface->since_ns, since));
+	}
+	(void)ls_table_print(&table, stdout);
+}
+
+static void print_status(const struct ls_plane_status *status)
+{
+	char sha256[LS_SHA256_TEXT], since[LS_STAMP_TEXT], count[LS_UNIT_TEXT];
+
+	printf("instance  %s, version %s\n", status->instance, status->version);
+	printf("mode      %s\n", status->monitor ? "monitor" : "enforce");
+	printf("policy    generation %" PRIu64 " since %s, sha256 %.16s\n", status->generation,
+	       ls_stamp_format(status->published_ns, since),
+	       ls_sha256_format(status->policy_sha256, sha256));
+	printf("capacity  %s sources\n\n", ls_count_format(status->sources, count));
+	print_interfaces(status);
+	if (status->n_degraded)
+		printf("\n%sdegraded%s\n", ls_color(stdout, LS_COLOR_YELLOW),
+		       ls_color(stdout, LS_COLOR_RESET));
+	for (size_t i = 0; i < status->n_degraded; i++)
+		printf("  %s\n", status->degraded[i]);
+}
+
+static int show_status(struct ls_plane *plane, bool json)
+{
+	_cleanup_status_ struct ls_plane_status status = { 0 };
+	struct ls_error error = LS_ERROR_INIT;
+
+	if (ls_plane_status(plane, &status, &error) < 0)
+		return ls_cli_fail(&error);
+	if (json)
+		return ls_cli_print_json(status_json(&status));
+	print_status(&status);
+	return ls_cli_flush();
+}
+
+/* "Nothing is attached" only when that is so, and not just not to be seen. */
+static int show_absent(const struct ls_cli *cli)
+{
+	char ghosts[128];
+
+	if (ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
+		return ls_cli_absent(cli);
+	if (cli->json)
+		return ls_cli_print_json(json_pack("{s:s, s:s, s:n, s:n, s:n, s:n, s:[], s:[]}",
+						   "instance", cli->instance, "version", LS_VERSION,
+						   "generation", "mode", "policy_sha256",
+						   "confirm_seconds", "interfaces", "degraded"));
+	printf("not protected: nothing is attached (instance %s)\n", cli->instance);
+	return ls_cli_flush();
+}
+
+int ls_cmd_status(struct ls_cli *cli)
+{
+	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
+	struct ls_error error = LS_ERROR_INIT;
+	const int r = ls_plane_open(cli->instance, LS_PLANE_READ, &plane, &error);
+
+	if (r == LS_PLANE_E_ABSENT)
+		return show_absent(cli);
+	return r < 0 ? ls_cli_fail(&error) : show_status(plane, cli->json);
+}
+
+/* The bans of an instance that is attached count as well. */
+static int guard_session(struct ls_cli *cli, const struct ls_policy *policy)
+{
+	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
+	struct ls_error error = LS_ERROR_INIT;
+	struct ls_prefix session;
+	const char *why = NULL;
+	char text[LS_PREFIX_TEXT];
+
+	if (ls_cli_has(cli, LS_OPTION_YES) || ls_cli_has(cli, LS_OPTION_MONITOR))
+		return LS_EXIT_DONE;
+	if (ls_plane_open(cli->instance, LS_PLANE_READ, &plane, &error) != 0)
+		plane = NULL; /* attach itself says what is wrong with it */
+	if (!ls_session_is_cut(policy, plane, &session, &why))
+		return LS_EXIT_DONE;
+	ls_cli_note("this would cut your own session from %s: %s; nothing was changed; add it to 'allow', or use --yes",
+		    ls_prefix_format(&session, text), why);
+	return LS_EXIT_FAILED;
+}
+
+static int report_attach(struct ls_cli *cli, bool published)
+{
+	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
+	_cleanup_status_ struct ls_plane_status status = { 0 };
+	struct ls_error error = LS_ERROR_INIT;
+	const int r = ls_plane_open(cli->instance, LS_PLANE_READ, &plane, &error);
+
+	if (r == LS_PLANE_E_ABSENT)
+		return ls_cli_absent(cli);
+	if (r < 0)
+		return ls_cli_fail(&error);
+	if (cli->json)
+		return show_status(plane, true);
+	if (ls_plane_status(plane, &status, &error) < 0)
+		return ls_cli_fail(&error);
+	for (size_t i = 0; i < status.n_interfaces; i++)
+		printf("%s: attached, %s mode\n", status.interfaces[i].name,
+		       ls_plane_mode_name(status.interfaces[i].mode));
+	printf("policy: %sgeneration %" PRIu64 ", %s\n", published ? "published as " : "",
+	       status.generation, status.monitor ? "monitor" : "enforce");
+	return ls_cli_flush();
+}
+
+int ls_cmd_attach(struct ls_cli *cli)
+{
+	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
+	_cleanup_warnings_ struct ls_warnings notes = LS_WARNINGS_INIT;
+	_cleanup_free_ char *path = NULL;
+	struct ls_error error = LS_ERROR_INIT;
+	const char *file = cli->values[LS_OPTION_POLICY], *mode = cli->values[LS_OPTION_MODE];
+	bool published = false;
+	struct ls_plane_attach request = {
+		.instance = cli->instance,
+		.interfaces = cli->arguments,
+		.n_interfaces = cli->n_arguments,
+		.mode = mode ? ls_plane_mode_parse(mode) : LS_PLANE_AUTO,
+		.monitor = ls_cli_has(cli, LS_OPTION_MONITOR),
+		.replace = ls_cli_has(cli, LS_OPTION_REPLACE),
+		.verbose = cli->verbose,
+	};
+
+	if (request.mode == LS_PLANE_MODE_MAX)
+		return ls_cli_usage("'%s' is no mode: --mode auto, native or generic", mode);
+	if (file) {
+		if (ls_policy_read(file, NULL, &policy, &error) < 0)
+			return ls_cli_fail(&error);
+		path = realpath(file, NULL);
+		request.policy = policy;
+		request.policy_path = path ? path : file;
+		const int guard = guard_session(cli, policy);
+		if (guard != LS_EXIT_DONE)
+			return guard;
+	}
+	const int r = ls_plane_attach(&request, &notes, &published, &error);
+	ls_cli_notes(&notes);
+	return r < 0 ? ls_cli_fail(&error) : report_attach(cli, published);
+}
+
+int ls_cmd_detach(struct ls_cli *cli)
+{
+	_cleanup_warnings_ struct ls_warnings notes = LS_WARNINGS_INIT;
+	struct ls_error error = LS_ERROR_INIT;
+	size_t detached = 0;
+	const bool all = ls_cli_has(cli, LS_OPTION_ALL);
+
+	if (all == (cli->n_arguments > 0))
+		return ls_cli_usage("'detach' needs either interfaces or --all; for example: loadshed detach eth0");
+	const int r = ls_plane_detach(cli->instance, cli->arguments, cli->n_arguments, &notes,
+				      &detached, &error);
+	ls_cli_notes(&notes);
+	if (r < 0)
+		return ls_cli_fail(&error);
+	if (cli->json)
+		return ls_cli_print_json(json_pack("{s:I}", "detached", (json_int_t)detached));
+	if (detached)
+		printf("detached from %zu interface%s\n", detached, detached == 1 ? "" : "s");
+	return ls_cli_flush();
+}

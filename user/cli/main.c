@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "user/cli/cli.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "user/plane/plane.h"
+#include "user/plane/version.h"
+#include "user/policy/check.h"
+
+#define MANY 1000 /* more arguments than that are a mistake of the shell's */
+
+/* In the order of the help. */
+const struct ls_verb ls_verbs[] = {
+	{ "check", "[IFACE…]", 0, MANY, 0, 0, false,
+	  "look whether this host can run it, before anything is attached", "check eth0", NULL },
+	{ "attach", "IFACE…", 1, MANY,
+	  LS_BIT(POLICY) | LS_BIT(MODE) | LS_BIT(MONITOR) | LS_BIT(REPLACE) | LS_BIT(YES), 0, false,
+	  "put the program on interfaces, all or none", "attach eth0 --policy policy.yaml",
+	  ls_cmd_attach },
+	{ "detach", "IFACE… or --all", 0, MANY, LS_BIT(ALL), 0, false,
+	  "take it off again; with the last interface the state goes", "detach --all",
+	  ls_cmd_detach },
+	{ "status", "", 0, 0, 0, 0, false, "what is attached, in force and degraded, since when",
+	  "status", ls_cmd_status },
+	{ "policy check", "FILE", 1, 1, 0, 0, false, "read a policy and say what is wrong with it",
+	  "policy check policy.yaml", ls_cmd_policy_check },
+	{ "policy show", "", 0, 0, LS_BIT(EXPAND), 0, false,
+	  "the policy in force, in its canonical form", "policy show", ls_cmd_policy_show },
+	{ "policy diff", "FILE", 1, 1, LS_BIT(EXIT_CODE), 0, false,
+	  "what would change if the file were applied", "policy diff policy.yaml",
+	  ls_cmd_policy_diff },
+	{ "policy apply", "FILE", 1, 1, LS_BIT(CONFIRM) | LS_BIT(YES), 0, false,
+	  "put a policy in force, whole or not at all", "policy apply policy.yaml",
+	  ls_cmd_policy_apply },
+	{ "policy confirm", "", 0, 0, 0, 0, false, "keep what was applied with --confirm",
+	  "policy confirm", NULL },
+	{ "policy rollback", "", 0, 0, 0, 0, false, "back to the previous policy", "policy rollback",
+	  NULL },
+	{ "policy edit", "", 0, 0, 0, 0, false, "edit the policy in force, check, apply",
+	  "policy edit", NULL },
+	{ "ban add", "SRC", 1, 1, LS_BIT(FOR) | LS_BIT(REASON) | LS_BIT(YES), LS_BIT(FOR), false,
+	  "drop everything from a source for a time", "ban add 203.0.113.7 --for 10m",
+	  ls_cmd_ban_add },
+	{ "ban del", "SRC", 1, 1, 0, 0, false, "end exactly this ban", "ban del 203.0.113.7",
+	  ls_cmd_ban_del },
+	{ "ban list", "", 0, 0, 0, 0, false, "the bans that stand, and for how long", "ban list",
+	  ls_cmd_ban_list },
+	{ "ban import", "FILE", 1, 1, LS_BIT(FOR), 0, false, "ban all that a file lists",
+	  "ban import feed.txt --for 1h", NULL },
+	{ "allow add", "SRC", 1, 1, 0, 0, false, "add an entry to `allow`", "allow add 192.0.2.9",
+	  NULL },
+	{ "allow del", "SRC", 1, 1, 0, 0, false, "remove an entry from `allow`",
+	  "allow del 192.0.2.9", NULL },
+	{ "deny add", "SRC", 1, 1, 0, 0, false, "add an entry to `deny`", "deny add 203.0.113.0/24",
+	  NULL },
+	{ "deny del", "SRC", 1, 1, 0, 0, false, "remove an entry from `deny`",
+	  "deny del 203.0.113.0/24", NULL },
+	{ "panic", "", 0, 0, LS_BIT(FOR), 0, false, "a strict preset beside the policy, for a time",
+	  "panic --for 10m", NULL },
+	{ "off", "", 0, 0, LS_BIT(FOR), 0, false, "drop nothing, for a time", "off --for 10m", NULL },
+	{ "on", "", 0, 0, 0, 0, false, "back to the policy", "on", NULL },
+	{ "stats", "", 0, 0, LS_BIT(WATCH), 0, true,
+	  "packets and bytes by class, verdict, reason and limit", "stats --watch", ls_cmd_stats },
+	{ "top", "", 0, 0, 0, 0, true, "the sources that send and lose most, live", "top", NULL },
+	{ "explain", "SRC", 1, 1, 0, 0, false, "what a packet of that source would meet",
+	  "explain 203.0.113.7", NULL },
+	{ "replay", "CAPTURE", 1, 1, LS_BIT(POLICY) | LS_BIT(PACKETS), LS_BIT(POLICY), false,
+	  "judge a capture by a policy, in the capture's own time",
+	  "replay attack.pcap --policy policy.yaml", ls_cmd_replay },
+	{ "capture", "", 0, 0, 0, 0, true, "sampled dropped packets as pcapng",
+	  "capture -w drops.pcapng", NULL },
+	{ "events", "", 0, 0, 0, 0, true, "drops, bans and changes as they happen", "events", NULL },
+	{ "serve", "", 0, 0, 0, 0, false, "metrics, overload signals and cluster", "serve", NULL },
+	{ "bench", "", 0, 0, 0, 0, false, "what this host can do", "bench", NULL },
+	{ "restore", "", 0, 0, 0, 0, false, "attach again what was saved, at boot", "restore", NULL },
+	{ "version", "", 0, 0, 0, 0, false, "the version of this program", "version",
+	  ls_cmd_version },
+	{ "help", "[VERB]", 0, 2, 0, 0, false, "this, or all about one verb", "help attach",
+	  ls_cmd_help },
+	{ "completion", "bash|zsh|fish", 1, 1, 0, 0, false, "completions for a shell",
+	  "completion bash", NULL },
+};
+const size_t ls_n_verbs = sizeof(ls_verbs) / sizeof(ls_verbs[0]);
+
+static void say(const char *format, va_list arguments)
+{
+	fputs("loadshed: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+}
+
+void ls_cli_note(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	say(format, arguments);
+	va_end(arguments);
+}
+
+int ls_cli_usage(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	say(format, arguments);
+	va_end(arguments);
+	return LS_EXIT_USAGE;
+}
+
+int ls_cli_fail(const struct ls_error *error)
+{
+	ls_cli_note("%s", ls_error_is_set(error) ? error->text : "failed, and nobody said why");
+	return LS_EXIT_FAILED;
+}
+
+void ls_cli_notes(const struct ls_warnings *notes)
+{
+	for (size_t i = 0; i < notes->count; i++)
+		ls_cli_note("%s", notes->lines[i]);
+	if (notes->dropped)
+		ls_cli_note("… and %zu more", notes->dropped);
+}
+
+int ls_cli_absent(const struct ls_cli *cli)
+{
+	char ghosts[128];
+
+	if (ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
+		ls_cli_note("cannot see the state of instance '%s', though %s runs the program: its pins are in another mount namespace, or another user's; run it where 'loadshed attach' was run",
+			    cli->instance, ghosts);
+	else
+		ls_cli_note("cannot do '%s': nothing is attached (instance '%s'); 'loadshed attach IFACE' starts it",
+			    cli->verb->name, cli->instance);
+	return LS_EXIT_FAILED;
+}
+
+int ls_cli_flush(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return LS_EXIT_DONE;
+	ls_cli_note("cannot write to stdout: %s", strerror(errno));
+	return LS_EXIT_FAILED;
+}
+
+int ls_cli_print_json(json_t *json)
+{
+	if (!json || json_dumpf(json, stdout, JSON_INDENT(2)) < 0) {
+		json_decref(json);
+		ls_cli_note("cannot write JSON to stdout: %s", strerror(json ? errno : ENOMEM));
+		return LS_EXIT_FAILED;
+	}
+	json_decref(json);
+	putchar('\n');
+	return ls_cli_flush();
+}
+
+char *ls_stamp_format(uint64_t unix_ns, char text[static LS_STAMP_TEXT])
+{
+	const time_t seconds = (time_t)(unix_ns / 1000000000ULL);
+	struct tm fields;
+
+	if (!gmtime_r(&seconds, &fields) ||
+	    !strftime(text, LS_STAMP_TEXT, "%Y-%m-%dT%H:%M:%SZ", &fields))
+		snprintf(text, LS_STAMP_TEXT, "?");
+	return text;
+}
+
+int ls_cmd_version(struct ls_cli *cli)
+{
+	if (cli->json)
+		return ls_cli_print_json(json_pack("{s:s}", "version", LS_VERSION));
+	printf("loadshed %s\n", LS_VERSION);
+	return ls_cli_flush();
+}
+
+static void print_overview(void)
+{
+	puts("loadshed sheds load inside the network driver.\n\n"
+	     "usage: loadshed [-I INSTANCE] [-i IFACE] [-o table|json] [-v] VERB …\n");
+	for (size_t i = 0; i < ls_n_verbs; i++)
+		if (ls_verbs[i].run)
+			printf("  %-13s %s\n", ls_verbs[i].name, ls_verbs[i].help);
+	puts("\n  -I, --instance NAME     one of several independent instances\n"
+	     "  -i, --interface IFACE   narrow stats to an interface\n"
+	     "  -o, --output FORMAT     table (default), or json: one document on stdout\n"
+	     "  -v, --verbose           the verifier's log when the program does not load\n\n"
+	     "exit: 0 done, 1 failed, 2 wrong usage.\n"
+	     "'loadshed help VERB' tells more. For example: loadshed attach eth0 --policy policy.yaml");
+}
+
+static void print_verb(const struct ls_verb *verb)
+{
+	printf("loadshed %s%s%s", verb->name, verb->arguments[0] ? " " : "", verb->arguments);
+	for (unsigned option = 0; option < LS_OPTION_MAX; option++) {
+		const bool is_required = verb->required & 1U << option;
+		const char *value = ls_option_value((enum ls_option)option);
+		if (!(verb->allowed & 1U << option))
+			continue;
+		printf(" %s--%s%s%s%s", is_required ? "" : "[",
+		       ls_option_name((enum ls_option)option), value[0] ? " " : "", value,
+		       is_required ? "" : "]");
+	}
+	printf("\n  %s%s\n  for example: loadshed %s\n", verb->help,
+	       verb->run ? "" : " (not in this version yet)", verb->example);
+}
+
+int ls_cmd_help(struct ls_cli *cli)
+{
+	char wanted[64] = "";
+	size_t shown = 0;
+
+	if (cli->n_arguments == 0) {
+		print_overview();
+		return ls_cli_flush();
+	}
+	snprintf(wanted, sizeof(wanted), "%s%s%s", cli->arguments[0],
+		 cli->n_arguments > 1 ? " " : "", cli->n_arguments > 1 ? cli->arguments[1] : "");
+	for (size_t i = 0; i < ls_n_verbs; i++) {
+		const size_t length = strlen(wanted);
+		if (strncmp(ls_verbs[i].name, wanted, length) != 0 ||
+		    (ls_verbs[i].name[length] != '\0' && ls_verbs[i].name[length] != ' '))
+			continue;
+		if (shown++)
+			putchar('\n');
+		print_verb(&ls_verbs[i]);
+	}
+	if (!shown)
+		return ls_cli_usage("unknown verb '%s'; 'loadshed help' lists the verbs", wanted);
+	return ls_cli_flush();
+}
+
+int main(int argc, char **argv)
+{
+	struct ls_cli cli;
+
+	/* A reader that goes away is a failed write, and not a signal in the middle of a publish. */
+	signal(SIGPIPE, SIG_IGN);
+	setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+	const int r = ls_cli_parse((const char **)(argc > 0 ? argv + 1 : argv),
+				   argc > 0 ? (size_t)argc - 1 : 0, &cli);
+	return r == LS_EXIT_DONE ? cli.verb->run(&cli) : r;
+}

@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "user/plane/link.h"
+
+/*
+ * Attach and detach: all interfaces that were named, or none.
+ *
+ * A new instance is put together aside: maps, program, policy, links, pins; the last step renames the
+ * directory of its pins. Until then everything goes when this process goes. An interface that joins an
+ * instance gets a row marked as pending, then its pin, then the mark is taken off; a killed attach leaves the mark, and
+ * whoever holds the lock next takes such rows out.
+ *
+ * A second life: a pinned link keeps program and maps in the kernel. Detaching one takes the program off the interface and the
+ * pin away; with the last one the directory goes and with it every map.
+ */
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "user/base/error.h"
+#include "user/plane/upgrade.h"
+#include "user/policy/check.h"
+#include "user/policy/policy.h"
+
+static const char *const mode_names[] = {
+	[LS_PLANE_AUTO] = "auto",
+	[LS_PLANE_NATIVE] = "native",
+	[LS_PLANE_GENERIC] = "generic",
+};
+_Static_assert(sizeof(mode_names) / sizeof(mode_names[0]) == LS_PLANE_MODE_MAX, "one name each");
+
+const char *ls_plane_mode_name(enum ls_plane_mode mode)
+{
+	return mode < LS_PLANE_MODE_MAX ? mode_names[mode] : "unknown";
+}
+
+enum ls_plane_mode ls_plane_mode_parse(const char *text)
+{
+	unsigned mode = 0;
+
+	while (mode < LS_PLANE_MODE_MAX && strcmp(text, mode_names[mode]) != 0)
+		mode++;
+	return (enum ls_plane_mode)mode;
+}
+
+/* One run of attach. */
+struct job {
+	const struct ls_plane_attach *request;
+	struct ls_warnings *notes;
+	char root[PATH_MAX];
+	struct ls_plane plane;
+	bool is_new; /* the instance is being made, in directory "@new" */
+	struct ls_target targets[LS_STATE_INTERFACES];
+	size_t n_targets;
+};
+
+static void job_fini(struct job *job)
+{
+	for (size_t i = 0; i < job->n_targets; i++)
+		ls_target_fini(&job->targets[i]);
+	ls_plane_fini(&job->plane);
+	free(job);
+}
+
+static inline void job_cleanup(struct job **job)
+{
+	if (*job)
+		job_fini(*job);
+}
+
+/* The interfaces by index: a name given twice, or a name and its altname, are one. */
+static int find_targets(struct job *job, struct ls_error *error)
+{
+	for (size_t i = 0; i < job->request->n_interfaces; i++) {
+		struct ls_device device;
+		size_t known = 0;
+		const int r = ls_device_find(job->request->interfaces[i], &device, error);
+		if (r < 0)
+			return r;
+		while (known < job->n_targets &&
+		       job->targets[known].device.ifindex != device.ifindex)
+			known++;
+		if (known < job->n_targets)
+			continue;
+		if (job->n_targets == LS_STATE_INTERFACES)
+			return ls_error_set(error, "cannot attach to more than %d interfaces",
+					    LS_STATE_INTERFACES);
+		ls_target_init(&job->targets[known]);
+		job->targets[known].device = device;
+		job->n_targets++;
+	}
+	return 0;
+}
+
+static struct ls_state_interface *row_of(const struct ls_plane *plane, uint32_t ifindex)
+{
+	struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++)
+		if (state->interfaces[i].ifindex == ifindex)
+			return &state->interfaces[i];
+	return NULL;
+}
+
+/* Whether the link of a row still has its device. */
+static bool row_is_alive(const struct ls_plane *plane, const struct ls_state_interface *row)
+{
+	uint32_t ifindex = 0, link_id, program_id;
+	_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
+
+	return fd >= 0 && ls_link_info(fd, &ifindex, &link_id, &program_id) == 0 && ifindex != 0;
+}
+
+/* Takes the way to its counters from an interface; the bank keeps what it counted. */
+static void clear_bank(const struct ls_plane *plane, uint32_t ifindex)
+{
+	struct ls_bank_abi *bank = &ls_plane_control_rw(plane)->bank[ifindex % LS_BANK_SLOTS];
+
+	if (bank->ifindex == ifindex)
+		__atomic_store_n(&bank->ifindex, 0, __ATOMIC_RELEASE);
+}
+
+/* A bank that no row has; 0: all are taken, or another interface has this one's place in the table. */
+static uint16_t choose_bank(const struct ls_plane *plane, uint32_t ifindex)
+{
+	const struct ls_state *state = ls_plane_state(plane);
+	bool taken[LS_BANKS] = { true };
+
+	if (ls_plane_control_rw(plane)->bank[ifindex % LS_BANK_SLOTS].ifindex)
+		return 0;
+	for (int i = 0; i < LS_STATE_INTERFACES; i++)
+		if (state->interfaces[i].ifindex)
+			taken[state->interfaces[i].bank] = true;
+	for (uint16_t bank = 1; bank < LS_BANKS; bank++)
+		if (!taken[bank])
+			return bank;
+	return 0;
+}
+
+/* Forgets an interface: its row, its pin, its bank. The link must be detached, or dead. */
+static void drop_row(struct ls_plane *plane, struct ls_state_interface *row)
+{
+	const unsigned bank = row->bank;
+
+	clear_bank(plane, row->ifindex);
+	(void)ls_pins_remove_link(plane->directory, row->ifindex);
+	if (bank) {
+		ls_grace_period();
+		ls_counters_retire(plane, bank);
+	}
+	memset(row, 0, sizeof(*row));
+}
+
+/* Takes out what a killed attach left half done. */
+static void drop_pending(struct ls_plane *plane)
+{
+	struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		struct ls_state_interface *row = &state->interfaces[i];
+		if (!row->ifindex || !(row->flags & LS_STATE_F_PENDING))
+			continue;
+		_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
+		if (fd >= 0)
+			bpf_link_detach(fd);
+		drop_row(plane, row);
+	}
+}
+
+/* Takes out interfaces that have vanished. */
+static void drop_dead(struct ls_plane *plane)
+{
+	struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++)
+		if (state->interfaces[i].ifindex && !row_is_alive(plane, &state->interfaces[i]))
+			drop_row(plane, &state->interfaces[i]);
+}
+
+/* Who is attached already, and whether the others may be. */
+static int check_targets(struct job *job, struct ls_error *error)
+{
+	for (size_t i = 0; i < job->n_targets; i++) {
+		struct ls_target *target = &job->targets[i];
+		struct ls_state_interface *row =
+			job->is_new ? NULL : row_of(&job->plane, target->device.ifindex);
+		if (row && row_is_alive(&job->plane, row)) {
+			target->is_attached = true;
+			continue;
+		}
+		if (row)
+			drop_row(&job->plane, row); /* the index is another device's now */
+		const int r = ls_target_check(target, job->root, job->request->replace, error);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* A policy that asks for tags cannot work where they are taken out of the frame. */
+static int check_tags(struct job *job, const struct ls_policy *policy, struct ls_error *error)
+{
+	if (!policy || !ls_policy_uses_vlan(policy))
+		return 0;
+	for (size_t i = 0; i < job->n_targets; i++) {
+		const struct ls_device *device = &job->targets[i].device;
+		if (ls_device_takes_tags(device))
+			return ls_error_set(error,
+					    "cannot attach to '%s' with a policy that matches 'vlan': it takes the tag out of the frame; 'ethtool -K %s rxvlan off' helps",
+					    device->name, device->name);
+	}
+	return 0;
+}
+
+static int make_directory(const char *path, struct ls_error *error)
+{
+	if (mkdir(path, 0700) < 0)
+		return ls_error_set_errno(error, errno, "cannot make '%s'", path);
+	return 0;
+}
+
+/* Maps, program and policy of a new instance. */
+static int make_instance(struct job *job, struct ls_error *error)
+{
+	_cleanup_(ls_policy_freep) struct ls_policy *empty = NULL;
+	const struct ls_policy *policy = job->request->policy;
+	int r;
+
+	if (!policy)
+		policy = empty = ls_policy_new();
+	if (!policy)
+		return ls_error_oom(error);
+	const struct ls_load load = {
+		.sources = policy->sources,
+		.verbose = job->request->verbose,
+	};
+	r = ls_load_object(&load, &job->plane, error);
+	if (r < 0)
+		return r;
+	if (job->request->monitor)
+		ls_plane_state(&job->plane)->flags |= LS_STATE_MONITOR;
+	return ls_publish(&job->plane, policy, job->request->policy ? job->request->policy_path : NULL,
+			  error);
+}
+
+/* The program that runs, so that one more interface gets the same. */
+static int find_program(struct ls_plane *plane, struct ls_error *error)
+{
+	const struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES && plane->program_fd < 0; i++) {
+		uint32_t ifindex, link_id, program_id;
+		if (!state->interfaces[i].ifindex)
+			continue;
+		_cleanup_close_ int fd =
+			ls_pins_get_link(plane->directory, state->interfaces[i].ifindex);
+		if (fd >= 0 && ls_link_info(fd, &ifindex, &link_id, &program_id) == 0)
+			plane->program_fd = bpf_prog_get_fd_by_id(program_id);
+	}
+	return plane->program_fd >= 0 ? 0 :
+					ls_error_set(error, "cannot find the program that runs");
+}
+
+/* Opens the instance, brings it to this build, or starts a new one. */
+static int open_or_make(struct job *job, struct ls_error *error)
+{
+	struct ls_plane *plane = &job->plane;
+	const char *instance = job->request->instance;
+	const uint64_t cookie = ls_netns_cookie();
+	int r = ls_pins_path(job->root, instance, "", plane->directory, error);
+
+	if (r == 0)
+		r = ls_plane_open_pins(plane, error);
+	if (r == 0 && cookie && ls_plane_state(plane)->netns_cookie != cookie) {
+		/* Left by a namespace that is gone and whose inode number this one got. */
+		const int lock_fd = TAKE_FD(plane->lock_fd);
+		ls_plane_fini(plane);
+		r = ls_pins_remove(plane->directory);
+		if (r < 0)
+			return ls_error_set_errno(error, -r, "cannot clear '%s'", plane->directory);
+		ls_plane_init(plane, instance, LS_PLANE_WRITE);
+		plane->lock_fd = lock_fd;
+		r = LS_PLANE_E_ABSENT;
+	}
+	if (r == LS_PLANE_E_LAYOUT)
+		r = ls_upgrade_layout(plane, job->root, job->request->verbose, job->notes, error);
+	if (r == LS_PLANE_E_ABSENT) {
+		job->is_new = true;
+		return ls_pins_path(job->root, instance, "@new", plane->directory, error);
+	}
+	if (r < 0)
+		return r;
+	drop_pending(plane);
+	return 0;
+}
+
+/* Counters first, so that the first packet is counted where it belongs. */
+static int attach_one(struct job *job, struct ls_target *target, struct ls_error *error)
+{
+	struct ls_plane *plane = &job->plane;
+	struct ls_state_interface *row = row_of(plane, 0);
+	const uint32_t ifindex = target->device.ifindex;
+
+	if (!row)
+		return ls_error_set(error, "cannot attach to '%s': instance '%s' has %d interfaces already",
+				    target->device.name, plane->instance, LS_STATE_INTERFACES);
+	struct ls_state_interface fresh = {
+		.ifindex = ifindex,
+		.since_ns = ls_now_unix(),
+		.bank = choose_bank(plane, ifindex),
+		.flags = LS_STATE_F_PENDING,
+	};
+	snprintf(fresh.name, sizeof(fresh.name), "%.15s", target->device.name);
+	if (fresh.bank) {
+		const struct ls_bank_abi bank = { ifindex, fresh.bank };
+		uint64_t both;
+		memcpy(&both, &bank, sizeof(both));
+		__atomic_store_n((uint64_t *)&ls_plane_control_rw(plane)->bank[ifindex % LS_BANK_SLOTS],
+				 both, __ATOMIC_RELEASE);
+	}
+	*row = fresh;
+	int r = ls_target_attach(target, plane->program_fd, job->request->mode, job->notes, error);
+	if (r < 0)
+		return r;
+	row->link_id = target->link_id;
+	row->mode = target->mode == LS_PLANE_GENERIC ? LS_STATE_GENERIC : LS_STATE_NATIVE;
+	if (target->fell_back)
+		row->flags |= LS_STATE_F_FELL_BACK;
+	return ls_pins_add_link(target->link_fd, plane->directory, ifindex, error);
+}
+
+static void undo_targets(struct job *job)
+{
+	for (size_t i = 0; i < job->n_targets; i++) {
+		struct ls_target *target = &job->targets[i];
+		struct ls_state_interface *row = row_of(&job->plane, target->device.ifindex);
+		if (target->is_attached || !row)
+			continue;
+		ls_target_undo(target);
+		drop_row(&job->plane, row);
+	}
+}
+
+static int attach_targets(struct job *job, struct ls_error *error)
+{
+	for (size_t i = 0; i < job->n_targets; i++) {
+		struct ls_target *target = &job->targets[i];
+		if (target->is_attached) {
+			ls_warnings_add(job->notes, "%s: attached already", target->device.name);
+			continue;
+		}
+		const int r = attach_one(job, target, error);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static bool all_are_attached(const struct job *job)
+{
+	for (size_t i = 0; i < job->n_targets; i++)
+		if (!job->targets[i].is_attached)
+			return false;
+	return true;
+}
+
+/* From here on the interfaces belong to the instance. */
+static int commit(struct job *job, struct ls_error *error)
+{
+	struct ls_state *state = ls_plane_state(&job->plane);
+	char path[PATH_MAX];
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++)
+		state->interfaces[i].flags &= (__u8)~LS_STATE_F_PENDING;
+	if (!job->is_new)
+		return 0;
+	if (ls_pins_path(job->root, job->request->instance, "", path, error) < 0)
+		return -ENAMETOOLONG;
+	if (rename(job->plane.directory, path) < 0)
+		return ls_error_set_errno(error, errno, "cannot rename '%s'", job->plane.directory);
+	memcpy(job->plane.directory, path, sizeof(path));
+	return 0;
+}
+
+static int attach_new(struct job *job, struct ls_error *error)
+{
+	int r = check_tags(job, job->request->policy, error);
+
+	if (r == 0)
+		r = make_instance(job, error);
+	if (r == 0)
+		r = make_directory(job->plane.directory, error);
+	if (r == 0)
+		r = ls_pins_add_maps(&job->plane, job->plane.directory, error);
+	if (r == 0)
+		r = attach_targets(job, error);
+	if (r == 0)
+		r = commit(job, error);
+	if (r < 0 && job->plane.maps[LS_MAP_STATE].fd >= 0) {
+		undo_targets(job);
+		(void)ls_pins_remove(job->plane.directory);
+	}
+	return r;
+}
+
+/* The policy in force decides about tags, too, when no other comes with the attach. */
+static int check_tags_in_force(struct job *job, struct ls_error *error)
+{
+	_cleanup_(ls_policy_freep) struct ls_policy *current = NULL;
+	const struct ls_control *control = ls_plane_control_rw(&job->plane);
+
+	if (job->request->policy)
+		return check_tags(job, job->request->policy, error);
+	if (all_are_attached(job) || !(control->word & LS_WORD_VLAN))
+		return 0;
+	if (ls_plane_policy(&job->plane, &current, NULL, error) < 0)
+		return -EIO;
+	return check_tags(job, current, error);
+}
+
+static void monitor_existing(struct job *job)
+{
+	struct ls_state *state = ls_plane_state(&job->plane);
+
+	if (!job->request->monitor || state->flags & LS_STATE_MONITOR)
+		return;
+	state->flags |= LS_STATE_MONITOR;
+	__atomic_fetch_or(&ls_plane_control_rw(&job->plane)->word, LS_WORD_MONITOR, __ATOMIC_SEQ_CST);
+	ls_warnings_add(job->notes, "the whole instance drops nothing from now on (--monitor)");
+}
+
+static int attach_existing(struct job *job, bool *ret_published, struct ls_error *error)
+{
+	int r = check_tags_in_force(job, error);
+
+	if (r == 0)
+		r = ls_upgrade_program(&job->plane, job->request->verbose, job->notes, error);
+	if (r == 0 && !all_are_attached(job))
+		r = find_program(&job->plane, error);
+	if (r == 0)
+		r = attach_targets(job, error);
+	if (r == 0 && job->request->policy) {
+		r = ls_plane_publish(&job->plane, job->request->policy, job->request->policy_path,
+				     job->notes, error);
+		*ret_published = r == 0;
+		if (r == LS_PLANE_E_SAME) {
+			ls_warnings_add(job->notes, "the policy is in force already, as generation %u",
+					(unsigned)ls_plane_generation(&job->plane));
+			r = 0;
+		}
+	}
+	if (r == 0)
+		r = commit(job, error);
+	if (r < 0) {
+		undo_targets(job);
+		return r;
+	}
+	monitor_existing(job);
+	drop_dead(&job->plane);
+	return 0;
+}
+
+int ls_plane_attach(const struct ls_plane_attach *request, struct ls_warnings *notes,
+		    bool *ret_published, struct ls_error *error)
+{
+	_cleanup_(job_cleanup) struct job *job = calloc(1, sizeof(*job));
+	bool published = false;
+	int r;
+
+	if (!job)
+		return ls_error_oom(error);
+	ls_plane_init(&job->plane, request->instance, LS_PLANE_WRITE);
+	job->request = request;
+	job->notes = notes;
+	ls_said_clear();
+	r = find_targets(job, error);
+	if (r < 0)
+		return r;
+	r = ls_pins_root(true, job->root, error);
+	if (r < 0)
+		return r;
+	job->plane.lock_fd = ls_lock_take(request->instance, error);
+	if (job->plane.lock_fd < 0)
+		return job->plane.lock_fd;
+	r = ls_pins_repair(job->root, request->instance, error);
+	if (r < 0)
+		return r;
+	ls_pins_collect(job->root);
+	r = open_or_make(job, error);
+	if (r == 0)
+		r = check_targets(job, error);
+	if (r < 0)
+		return r;
+	if (job->is_new) {
+		r = attach_new(job, error);
+		published = r == 0 && request->policy;
+	} else {
+		r = attach_existing(job, &published, error);
+	}
+	if (r < 0)
+		return r;
+	*ret_published = published;
+	r = ls_plane_save(&job->plane, error);
+	if (r < 0)
+		ls_error_prefix(error, "attached, but not saved for the next boot");
+	return r;
+}
+
+/* Takes the program off one interface and forgets it. */
+static int detach_row(struct ls_plane *plane, struct ls_state_interface *row, struct ls_error *error)
+{
+	_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
+
+	if (fd >= 0 && bpf_link_detach(fd) < 0 && errno != ENOLINK && errno != ENODEV &&
+	    errno != EINVAL)
+		return ls_error_set_errno(error, errno, "cannot detach from '%s'", row->name);
+	drop_row(plane, row);
+	return 0;
+}
+
+static unsigned rows_left(const struct ls_plane *plane)
+{
+	const struct ls_state *state = ls_plane_state(plane);
+	unsigned count = 0;
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++)
+		count += state->interfaces[i].ifindex != 0;
+	return count;
+}
+
+/* The row that a name means: the interface of that name, or one of ours that has vanished. */
+static struct ls_state_interface *row_by_name(const struct ls_plane *plane, const char *name)
+{
+	struct ls_state *state = ls_plane_state(plane);
+	struct ls_device device;
+
+	if (ls_device_find(name, &device, NULL) == 0) {
+		struct ls_state_interface *row = row_of(plane, device.ifindex);
+		if (row)
+			return row;
+	}
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		struct ls_state_interface *row = &state->interfaces[i];
+		if (row->ifindex && strcmp(row->name, name) == 0 && !row_is_alive(plane, row))
+			return row;
+	}
+	return NULL;
+}
+
+/* Ours are all named before the first is detached, so that a wrong name changes nothing. */
+static int detach_named(struct ls_plane *plane, const char *const *names, size_t n_names,
+			struct ls_warnings *notes, size_t *detached, struct ls_error *error)
+{
+	for (size_t i = 0; i < n_names; i++) {
+		struct ls_device device;
+		if (!row_by_name(plane, names[i]) && ls_device_find(names[i], &device, error) < 0)
+			return -ENODEV;
+	}
+	for (size_t i = 0; i < n_names; i++) {
+		struct ls_state_interface *row = row_by_name(plane, names[i]);
+		if (!row) {
+			ls_warnings_add(notes, "%s: not attached by instance '%s'", names[i],
+					plane->instance);
+			continue;
+		}
+		const int r = detach_row(plane, row, error);
+		if (r < 0)
+			return r;
+		(*detached)++;
+	}
+	return 0;
+}
+
+static int detach_all(struct ls_plane *plane, size_t *detached, struct ls_error *error)
+{
+	struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		if (!state->interfaces[i].ifindex)
+			continue;
+		const int r = detach_row(plane, &state->interfaces[i], error);
+		if (r < 0)
+			return r;
+		(*detached)++;
+	}
+	return 0;
+}
+
+/* The last interface is gone: so are the pins, at once for whoever looks for them. */
+static int remove_instance(struct ls_plane *plane, struct ls_error *error)
+{
+	char old[PATH_MAX + 8];
+
+	snprintf(old, sizeof(old), "%s@old", plane->directory);
+	if (rename(plane->directory, old) < 0)
+		return ls_error_set_errno(error, errno, "cannot rename '%s'", plane->directory);
+	const int r = ls_pins_remove(old);
+	if (r < 0)
+		return ls_error_set_errno(error, -r, "cannot remove '%s'", old);
+	return ls_save_forget_interfaces(plane->instance, error);
+}
+
+int ls_plane_detach(const char *instance, const char *const *interfaces, size_t n_interfaces,
+		    struct ls_warnings *notes, size_t *ret_detached, struct ls_error *error)
+{
+	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
+	size_t detached = 0;
+	int r = ls_plane_open(instance, LS_PLANE_WRITE, &plane, error);
+
+	if (r == LS_PLANE_E_ABSENT) {
+		ls_warnings_add(notes, "nothing is attached (instance '%s')", instance);
+		*ret_detached = 0;
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	drop_pending(plane);
+	r = n_interfaces ? detach_named(plane, interfaces, n_interfaces, notes, &detached, error) :
+			   detach_all(plane, &detached, error);
+	if (r < 0)
+		return r;
+	*ret_detached = detached;
+	if (rows_left(plane) == 0)
+		return remove_instance(plane, error);
+	return detached ? ls_plane_save(plane, error) : 0;
+}

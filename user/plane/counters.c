@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "user/plane/counters.h"
+
+/*
+ * The sums. Each counter of the ledger's books is read once per CPU and bank, added to the row that it
+ * belongs to and to the totals at the same time; nothing is subtracted, so nothing can go negative.
+ *
+ * Several limits of one name, past and present, share their counters, which are counted once.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loadshed/policy_abi.h"
+#include "user/base/error.h"
+#include "user/plane/internal.h"
+
+/* A reading under way. */
+struct reading {
+	struct ls_plane *plane;
+	const struct ls_counters *live; /* CPU * LS_BANKS + bank */
+	const struct ls_counters *retired;
+	uint32_t cpus;
+	int bank; /* -1: all, and the retired */
+	struct ls_stats *stats;
+	struct ls_tally bank_pass[LS_BANKS], bank_drop[LS_BANKS];
+	bool failed;
+};
+
+static void add(struct ls_tally *to, struct ls_tally what)
+{
+	to->packets += what.packets;
+	to->bytes += what.bytes;
+}
+
+static struct ls_tally load(const struct ls_counter *counter)
+{
+	return (struct ls_tally){
+		.packets = __atomic_load_n(&counter->packets, __ATOMIC_RELAXED),
+		.bytes = __atomic_load_n(&counter->bytes, __ATOMIC_RELAXED),
+	};
+}
+
+/* Reads one counter everywhere and adds it to the totals. */
+static struct ls_tally take(struct reading *reading, uint32_t number, enum ls_verdict verdict)
+{
+	struct ls_stats *stats = reading->stats;
+	struct ls_tally sum = { 0 };
+
+	if (number >= LS_COUNTERS)
+		return sum;
+	for (uint32_t bank = 0; bank < LS_BANKS; bank++) {
+		struct ls_tally here = { 0 };
+		if (reading->bank >= 0 && (uint32_t)reading->bank != bank)
+			continue;
+		for (uint32_t cpu = 0; cpu < reading->cpus; cpu++)
+			add(&here, load(&reading->live[cpu * LS_BANKS + bank].counter[number]));
+		add(&sum, here);
+		add(verdict == LS_VERDICT_DROP ? &reading->bank_drop[bank] :
+						 &reading->bank_pass[bank],
+		    here);
+	}
+	if (reading->bank < 0)
+		add(&sum, load(&reading->retired->counter[number]));
+	add(&stats->seen, sum);
+	add(verdict == LS_VERDICT_DROP ? &stats->drop : &stats->pass, sum);
+	if (verdict == LS_VERDICT_WOULD_DROP)
+		add(&stats->would_drop, sum);
+	return sum;
+}
+
+/* Reads a counter and, if it is not zero, gives it a row. */
+static void take_row(struct reading *reading, struct ls_stats_class *class, uint32_t number,
+		     enum ls_verdict verdict, enum ls_reason reason, const char *limit)
+{
+	const struct ls_tally tally = take(reading, number, verdict);
+
+	if (tally.packets == 0 && tally.bytes == 0)
+		return;
+	struct ls_stats_verdict *rows =
+		realloc(class->verdicts, (class->n_verdicts + 1) * sizeof(*rows));
+	if (!rows) {
+		reading->failed = true;
+		return;
+	}
+	class->verdicts = rows;
+	struct ls_stats_verdict *row = &rows[class->n_verdicts++];
+	*row = (struct ls_stats_verdict){ .verdict = verdict, .reason = reason, .tally = tally };
+	snprintf(row->limit, sizeof(row->limit), "%s", limit);
+}
+
+static void take_global(struct reading *reading, struct ls_stats_class *class)
+{
+	for (unsigned verdict = 0; verdict < LS_VERDICT_MAX; verdict++)
+		for (unsigned reason = 0; reason < LS_REASON_MAX; reason++)
+			take_row(reading, class, LS_COUNTER_GLOBAL(verdict, reason),
+				 (enum ls_verdict)verdict, (enum ls_reason)reason, "");
+}
+
+static void take_limit(struct reading *reading, struct ls_stats_class *class,
+		       const struct ls_ledger_limit *limit)
+{
+	static const struct {
+		uint32_t offset;
+		enum ls_verdict verdict;
+		enum ls_reason reason;
+	} counters[] = {
+		{ LS_LIMIT_COUNTER_DROP, LS_VERDICT_DROP, LS_REASON_LIMIT },
+		{ LS_LIMIT_COUNTER_CROWD_DROP, LS_VERDICT_DROP, LS_REASON_CROWD },
+		{ LS_LIMIT_COUNTER_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_LIMIT },
+		{ LS_LIMIT_COUNTER_CROWD_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_CROWD },
+	};
+
+	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
+		take_row(reading, class, limit->counter + counters[i].offset, counters[i].verdict,
+			 counters[i].reason, limit->name);
+}
+
+/* Whether an earlier row of the ledger has the same counters: another identity of the same name. */
+static bool is_repeated(const struct ls_ledger *ledger, unsigned index)
+{
+	for (unsigned i = 0; i < index; i++)
+		if (ledger->limits[i].class_name[0] && ledger->limits[i].name[0] &&
+		    ledger->limits[i].counter == ledger->limits[index].counter)
+			return true;
+	return false;
+}
+
+static void take_class(struct reading *reading, struct ls_stats_class *class,
+		       const struct ls_ledger *ledger, const struct ls_ledger_class *entry)
+{
+	static const struct {
+		uint32_t offset;
+		enum ls_verdict verdict;
+		enum ls_reason reason;
+	} counters[] = {
+		{ LS_CLASS_COUNTER_ADMITTED, LS_VERDICT_PASS, LS_REASON_ADMITTED },
+		{ LS_CLASS_COUNTER_INTERNAL, LS_VERDICT_PASS, LS_REASON_INTERNAL },
+		{ LS_CLASS_COUNTER_OVERLOAD_DROP, LS_VERDICT_DROP, LS_REASON_OVERLOAD },
+		{ LS_CLASS_COUNTER_OVERLOAD_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_OVERLOAD },
+		{ LS_CLASS_COUNTER_PANIC_DROP, LS_VERDICT_DROP, LS_REASON_PANIC },
+		{ LS_CLASS_COUNTER_PANIC_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_PANIC },
+	};
+
+	snprintf(class->name, sizeof(class->name), "%.31s", entry->name);
+	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
+		take_row(reading, class, entry->counter + counters[i].offset, counters[i].verdict,
+			 counters[i].reason, "");
+	for (unsigned i = 0; i < LS_SLOTS; i++) {
+		const struct ls_ledger_limit *limit = &ledger->limits[i];
+		if (limit->name[0] && strncmp(limit->class_name, entry->name, LS_NAME_BYTES) == 0 &&
+		    !is_repeated(ledger, i))
+			take_limit(reading, class, limit);
+	}
+}
+
+/* The policy's classes in its order, then those of the past that counted something. */
+static int take_classes(struct reading *reading, struct ls_error *error)
+{
+	struct ls_plane *plane = reading->plane;
+	struct ls_stats *stats = reading->stats;
+	const unsigned half = ls_plane_half(plane);
+	const struct ls_ledger *ledger = ls_plane_memory(plane, LS_MAP_LEDGER, error);
+	const struct ls_class_abi *classes = ls_plane_memory(plane, LS_MAP_CLASSES, error);
+	bool done[LS_CLASS_SLOTS] = { false };
+
+	if (!ledger || !classes)
+		return -EIO;
+	stats->classes = calloc(1 + LS_CLASS_SLOTS, sizeof(*stats->classes));
+	if (!stats->classes)
+		return ls_error_oom(error);
+	take_global(reading, &stats->classes[stats->n_classes++]);
+	const uint32_t n_classes = ls_plane_control_rw(plane)->generation[half].n_classes;
+	for (uint32_t i = 0; i < n_classes && i < LS_CLASSES; i++) {
+		const unsigned slot = classes[half * LS_CLASSES + i].slot;
+		if (slot >= LS_CLASS_SLOTS || done[slot])
+			continue;
+		done[slot] = true;
+		take_class(reading, &stats->classes[stats->n_classes++], ledger,
+			   &ledger->classes[slot]);
+	}
+	for (unsigned slot = 0; slot < LS_CLASS_SLOTS; slot++) {
+		struct ls_stats_class *class = &stats->classes[stats->n_classes];
+		if (done[slot] || !ledger->classes[slot].name[0])
+			continue;
+		take_class(reading, class, ledger, &ledger->classes[slot]);
+		if (class->n_verdicts)
+			stats->n_classes++;
+		else
+			memset(class, 0, sizeof(*class));
+	}
+	return reading->failed ? ls_error_oom(error) : 0;
+}
+
+/* A row for each interface with counters of its own, and one for all that share. */
+static int fill_interfaces(struct reading *reading, const char *only, struct ls_error *error)
+{
+	const struct ls_state *state = ls_plane_state(reading->plane);
+	struct ls_stats *stats = reading->stats;
+	struct ls_stats_interface shared = { .pass = reading->bank_pass[0],
+					     .drop = reading->bank_drop[0] };
+
+	stats->interfaces = calloc(LS_STATE_INTERFACES + 1, sizeof(*stats->interfaces));
+	if (!stats->interfaces)
+		return ls_error_oom(error);
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		const struct ls_state_interface *row = &state->interfaces[i];
+		struct ls_device device = { 0 };
+		if (!row->ifindex)
+			continue;
+		if (ls_device_get(row->ifindex, &device) < 0)
+			snprintf(device.name, sizeof(device.name), "%.15s", row->name);
+		if (row->bank == 0) {
+			const size_t used = strlen(shared.name);
+			snprintf(shared.name + used, sizeof(shared.name) - used, "%s%s",
+				 used ? "," : "", device.name);
+			continue;
+		}
+		if (only && row->bank != reading->bank)
+			continue;
+		struct ls_stats_interface *to = &stats->interfaces[stats->n_interfaces++];
+		snprintf(to->name, sizeof(to->name), "%s", device.name);
+		to->ifindex = row->ifindex;
+		to->pass = reading->bank_pass[row->bank];
+		to->drop = reading->bank_drop[row->bank];
+	}
+	if (shared.name[0] && (!only || reading->bank == 0))
+		stats->interfaces[stats->n_interfaces++] = shared;
+	return 0;
+}
+
+static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank, struct ls_error *error)
+{
+	const struct ls_state *state = ls_plane_state(plane);
+	struct ls_device device;
+	const int r = ls_device_find(name, &device, error);
+
+	if (r < 0)
+		return r;
+	for (int i = 0; i < LS_STATE_INTERFACES; i++)
+		if (state->interfaces[i].ifindex == device.ifindex) {
+			*ret_bank = state->interfaces[i].bank;
+			return 0;
+		}
+	return ls_error_set(error, "cannot count on '%s': instance '%s' is not attached there", name,
+			    plane->instance);
+}
+
+/* Counters move to the retired for microseconds, when an interface is detached. */
+#define READ_TRIES 100
+
+int ls_stats_read(struct ls_plane *plane, const char *interface, struct ls_stats *ret,
+		  struct ls_error *error)
+{
+	_cleanup_free_ struct reading *reading = NULL;
+	struct ls_stats stats = { 0 };
+	int bank = -1;
+	int r = interface ? find_bank(plane, interface, &bank, error) : 0;
+
+	if (r < 0)
+		return r;
+	const struct ls_counters *live = ls_plane_memory(plane, LS_MAP_COUNTERS, error);
+	const struct ls_counters *retired = ls_plane_memory(plane, LS_MAP_RETIRED, error);
+	if (!live || !retired)
+		return -EIO;
+	const struct ls_state *state = ls_plane_state(plane);
+	for (int i = 0; i < READ_TRIES; i++) {
+		const uint32_t before = __atomic_load_n(&state->folding, __ATOMIC_ACQUIRE);
+		free(reading);
+		ls_stats_fini(&stats);
+		reading = calloc(1, sizeof(*reading));
+		if (!reading)
+			return ls_error_oom(error);
+		reading->plane = plane;
+		reading->live = live;
+		reading->retired = retired;
+		reading->cpus = plane->maps[LS_MAP_COUNTERS].entries / LS_BANKS;
+		reading->bank = bank;
+		reading->stats = &stats;
+		stats.read_ns = ls_now_monotonic();
+		r = take_classes(reading, error);
+		if (r == 0)
+			r = fill_interfaces(reading, interface, error);
+		if (r < 0) {
+			ls_stats_fini(&stats);
+			return r;
+		}
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (!(before & 1) && __atomic_load_n(&state->folding, __ATOMIC_ACQUIRE) == before)
+			break;
+	}
+	*ret = stats;
+	return 0;
+}
+
+void ls_stats_fini(struct ls_stats *stats)
+{
+	for (size_t i = 0; stats->classes && i < stats->n_classes; i++)
+		free(stats->classes[i].verdicts);
+	free(stats->classes);
+	free(stats->interfaces);
+	memset(stats, 0, sizeof(*stats));
+}
+
+void ls_counters_retire(struct ls_plane *plane, unsigned bank)
+{
+	struct ls_state *state = ls_plane_state(plane);
+	struct ls_counters *live = ls_plane_memory(plane, LS_MAP_COUNTERS, NULL);
+	struct ls_counters *retired = ls_plane_memory(plane, LS_MAP_RETIRED, NULL);
+	const uint32_t cpus = plane->maps[LS_MAP_COUNTERS].entries / LS_BANKS;
+
+	if (!live || !retired)
+		return;
+	/* An odd number may stand from a process that was killed here: the parity is what counts. */
+	__atomic_store_n(&state->folding, (state->folding + 1) | 1, __ATOMIC_SEQ_CST);
+	for (uint32_t cpu = 0; cpu < cpus; cpu++) {
+		struct ls_counters *from = &live[cpu * LS_BANKS + bank];
+		for (uint32_t i = 0; i < LS_COUNTERS; i++) {
+			retired->counter[i].packets += from->counter[i].packets;
+			retired->counter[i].bytes += from->counter[i].bytes;
+			from->counter[i] = (struct ls_counter){ 0 };
+		}
+	}
+	__atomic_store_n(&state->folding, state->folding + 1, __ATOMIC_SEQ_CST);
+}

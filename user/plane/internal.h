@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef LOADSHED_USER_PLANE_INTERNAL_H
+#define LOADSHED_USER_PLANE_INTERNAL_H
+
+/*
+ * What the files of this folder share: the maps of an instance, where they are pinned, and the steps that
+ * attach, publish and status are made of. Nothing outside the folder includes it.
+ *
+ * Pins of instance I in the network namespace with inode N:
+ *	BPFFS/loadshed/I@N/ls_control …	every map by its name
+ *	BPFFS/loadshed/I@N/link_X	the link of the interface with index X
+ * ('@', because bpffs reserves names with a dot.) A directory is built as I@N@new and renamed when it is
+ * complete, and renamed to I@N@old before it is taken apart, so that a process killed at any point leaves
+ * one that is whole or one that says by its name that it is not. Whoever next holds the lock clears those.
+ */
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loadshed/bounds.h"
+#include "loadshed/control_abi.h"
+#include "loadshed/ledger_abi.h"
+#include "loadshed/state_abi.h"
+#include "loadshed/table_abi.h"
+#include "user/plane/plane.h"
+#include "user/plane/version.h"
+
+/* The maps: name here, member of the skeleton's maps, which is the name of the pin as well. */
+#define LS_PLANE_MAPS(X)                                                                           \
+	X(CLASSES, ls_classes)                                                                     \
+	X(SLOTS, ls_slots)                                                                         \
+	X(LABELS, ls_labels)                                                                       \
+	X(PORTS, ls_ports)                                                                         \
+	X(ROWS, ls_rows)                                                                           \
+	X(LISTS, ls_lists)                                                                         \
+	X(WAYS, ls_ways)                                                                           \
+	X(LOGS, ls_logs)                                                                           \
+	X(STRIKES, ls_strikes)                                                                     \
+	X(BANS, ls_bans)                                                                           \
+	X(BAN_INFO, ls_ban_info)                                                                   \
+	X(BAN_TEXTS, ls_ban_texts)                                                                 \
+	X(SHARED, ls_shared)                                                                       \
+	X(CPUS, ls_cpus)                                                                           \
+	X(COUNTERS, ls_counters)                                                                   \
+	X(RETIRED, ls_retired)                                                                     \
+	X(LEDGER, ls_ledger)                                                                       \
+	X(TEXTS, ls_texts)                                                                         \
+	X(STATE, ls_state)                                                                         \
+	X(CONTROL, data_control)
+
+enum ls_map {
+#define LS_MAP_ENUM(id, member) LS_MAP_##id,
+	LS_PLANE_MAPS(LS_MAP_ENUM)
+#undef LS_MAP_ENUM
+		LS_MAP_MAX,
+};
+
+/* Name of the pin. */
+const char *ls_map_name(enum ls_map map);
+
+struct ls_plane_map {
+	int fd; /* -1: not open */
+	uint32_t value_bytes;
+	uint32_t entries;
+	void *memory; /* mapped on first use */
+	size_t mapped_bytes;
+};
+
+struct ls_skeleton;
+
+struct ls_plane {
+	char instance[LS_NAME_BYTES];
+	enum ls_plane_access access;
+	bool is_sandbox;
+	bool is_replay;
+	char directory[PATH_MAX]; /* of the pins; "" for a sandbox */
+	int lock_fd;
+	struct ls_skeleton *skeleton; /* when this process loaded the object; else NULL */
+	struct ls_replay_abi *replay; /* of the skeleton */
+	int program_fd;		      /* -1: not known */
+	struct ls_plane_map maps[LS_MAP_MAX];
+};
+
+/* An empty plane: every fd is -1. */
+void ls_plane_init(struct ls_plane *plane, const char *instance, enum ls_plane_access access);
+/* Lets go of everything but the pins. Can run twice. */
+void ls_plane_fini(struct ls_plane *plane);
+
+/* The memory of an array, mapped on first use: writable if the plane is. NULL with a line in `error`. */
+void *ls_plane_memory(struct ls_plane *plane, enum ls_map map, struct ls_error *error);
+
+/* The maps that everything needs, mapped when the plane is opened. */
+static inline struct ls_control *ls_plane_control_rw(const struct ls_plane *plane)
+{
+	return plane->maps[LS_MAP_CONTROL].memory;
+}
+
+static inline struct ls_state *ls_plane_state(const struct ls_plane *plane)
+{
+	return plane->maps[LS_MAP_STATE].memory;
+}
+
+/* Half of the tables that is in force. */
+unsigned ls_plane_half(const struct ls_plane *plane);
+
+/* Takes over fd and sizes of an open map. Negative errno. */
+int ls_plane_adopt(struct ls_plane *plane, enum ls_map map, int fd);
+
+/* The blob of the policy in force, owned by the caller. */
+int ls_plane_text(struct ls_plane *plane, char **ret_bytes, size_t *ret_length,
+		  struct ls_error *error);
+
+/* Opens every map that is pinned in plane->directory; checks that their layout is this build's.
+ * 0, LS_PLANE_E_ABSENT, LS_PLANE_E_LAYOUT (then state and control at least are open), or negative. */
+#define LS_PLANE_E_LAYOUT 6
+int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error);
+
+/* ---- clock.c: the outermost functions that read the world ---- */
+uint64_t ls_now_monotonic(void);
+uint64_t ls_now_unix(void);
+/* Nanoseconds since the plane's epoch, on the clock that its program goes by. */
+uint64_t ls_plane_now(const struct ls_plane *plane);
+
+/* ---- pins.c ---- */
+
+/* Directory of instances, "…/loadshed". With `create`, mounts bpffs and makes it where needed, and refuses
+ * a read-only one. 0, LS_PLANE_E_ABSENT (only without `create`: no bpffs can be seen, or nothing is in it),
+ * or negative with a line. */
+int ls_pins_root(bool create, char ret_root[static PATH_MAX], struct ls_error *error);
+
+uint64_t ls_netns_inode(void);
+uint64_t ls_netns_cookie(void); /* 0: the kernel has none */
+
+/* "ROOT/INSTANCE@NETNS" and `suffix` ("", "@new", "@old"). Negative with a line if it gets too long. */
+int ls_pins_path(const char *root, const char *instance, const char *suffix,
+		 char ret_path[static PATH_MAX], struct ls_error *error);
+
+/* Unlinks everything in it and the directory itself; absent is fine. 0 or negative errno. */
+int ls_pins_remove(const char *directory);
+
+/* Clears what a killed process left of this instance. 0 or negative with a line. */
+int ls_pins_repair(const char *root, const char *instance, struct ls_error *error);
+
+/* Removes instances of network namespaces that are gone, whose links have lost their devices. */
+void ls_pins_collect(const char *root);
+
+/* Instance of this namespace that holds a link pin of the interface; false: none. */
+bool ls_pins_find_owner(const char *root, uint32_t ifindex, char ret_instance[static LS_NAME_BYTES]);
+
+/* Pins every map of the plane into `directory`. */
+int ls_pins_add_maps(const struct ls_plane *plane, const char *directory, struct ls_error *error);
+int ls_pins_add_link(int link_fd, const char *directory, uint32_t ifindex, struct ls_error *error);
+/* fd of the link, or negative errno. */
+int ls_pins_get_link(const char *directory, uint32_t ifindex);
+int ls_pins_remove_link(const char *directory, uint32_t ifindex);
+
+/* ---- lock.c ---- */
+
+/* fd that holds the lock of the instance until it is closed; or negative with a line that names who has it. */
+int ls_lock_take(const char *instance, struct ls_error *error);
+
+/* ---- load.c ---- */
+
+struct ls_load {
+	uint64_t sources;
+	bool is_replay;
+	bool small; /* a sandbox: room for fewer bans */
+	bool verbose;
+	const struct ls_plane *keep; /* maps to go on with; NULL: all new */
+};
+
+/* Makes (or keeps) the maps and loads the program into `plane`, which must be empty. New maps are filled
+ * with the first values; nothing is pinned. */
+int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct ls_error *error);
+
+/* SHA-256 of the object that this program carries. */
+void ls_load_digest(uint8_t ret_digest[static 32]);
+
+/* Text that libbpf last said, such as the kernel's own message; "" : none. Cleared by ls_said_clear(). */
+void ls_said_clear(void);
+const char *ls_said(void);
+
+/* ---- device.c ---- */
+
+struct ls_device {
+	char name[32]; /* its real name */
+	uint32_t ifindex;
+	uint32_t mtu;
+	uint16_t type; /* ARPHRD_* */
+	char driver[32];
+};
+
+/* A name or altname of this namespace. Negative with a line. */
+int ls_device_find(const char *name, struct ls_device *ret, struct ls_error *error);
+/* By index; -ENODEV without a line when it is gone. */
+int ls_device_get(uint32_t ifindex, struct ls_device *ret);
+/* Whether frames start with an Ethernet header; else a line. */
+int ls_device_check(const struct ls_device *device, struct ls_error *error);
+/* Whether the device takes VLAN tags out of the frame. */
+bool ls_device_takes_tags(const struct ls_device *device);
+/* Current and largest number of queues (combined, else rx); false: unknown. */
+bool ls_device_queues(const struct ls_device *device, uint32_t *ret_now, uint32_t *ret_max);
+
+/* An XDP program that is on an interface. */
+struct ls_resident {
+	uint32_t program_id; /* 0: none */
+	char program_name[16];
+	enum ls_plane_mode mode; /* native, generic; LS_PLANE_MODE_MAX: offloaded */
+	uint32_t link_id;	 /* 0: attached by netlink */
+};
+
+/* 0 or negative errno. */
+int ls_device_resident(uint32_t ifindex, struct ls_resident *ret);
+
+/* Whether a program of that name is this project's. */
+bool ls_program_is_ours(const char *name);
+
+/* ---- attach.c, publish.c ---- */
+
+/* Moves the counters of a bank to ls_retired and clears it; nobody counts into it any more. */
+void ls_counters_retire(struct ls_plane *plane, unsigned bank);
+
+/* Waits until every program that is running now has ended. */
+void ls_grace_period(void);
+
+/* Whether a class of the policy asks for a VLAN tag. */
+bool ls_policy_uses_vlan(const struct ls_policy *policy);
+
+/* The publish without the question whether it is in force already. */
+int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
+	       struct ls_error *error);
+
+/* ---- bans.c ---- */
+
+/* Puts the bans of `from` into `to`, whose layout of maps is another. How many; or negative with a line. */
+int ls_bans_carry(struct ls_plane *from, struct ls_plane *to, struct ls_error *error);
+
+/* ---- save.c ---- */
+int ls_save_forget_interfaces(const char *instance, struct ls_error *error);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "user/plane/internal.h"
+
+/* What is attached, in force and not as one would wish, and since when. */
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "user/base/error.h"
+#include "user/plane/link.h"
+
+/* 2026-11-30T18:43:00Z */
+static const char *stamp(uint64_t unix_ns, char text[static 32])
+{
+	const time_t seconds = (time_t)(unix_ns / 1000000000ULL);
+	struct tm fields;
+
+	if (!gmtime_r(&seconds, &fields) || !strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &fields))
+		snprintf(text, 32, "an unknown time");
+	return text;
+}
+
+__attribute__((format(printf, 2, 3))) static void degrade(struct ls_plane_status *status,
+							  const char *format, ...)
+{
+	va_list arguments;
+	char(*more)[LS_PLANE_NOTE_BYTES] =
+		realloc(status->degraded, (status->n_degraded + 1) * sizeof(*more));
+
+	if (!more)
+		return;
+	status->degraded = more;
+	va_start(arguments, format);
+	vsnprintf(more[status->n_degraded++], LS_PLANE_NOTE_BYTES, format, arguments);
+	va_end(arguments);
+}
+
+/* What the kernel says about the link of a row. */
+static void read_interface(struct ls_plane *plane, const struct ls_state_interface *row,
+			   struct ls_plane_interface *ret)
+{
+	struct ls_device device = { 0 };
+	uint32_t ifindex = 0;
+	_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
+
+	/* A pin on a read-only file system cannot be opened; its link has an id as well. */
+	if (fd < 0)
+		fd = bpf_link_get_fd_by_id(row->link_id);
+	snprintf(ret->name, sizeof(ret->name), "%.15s", row->name);
+	ret->ifindex = row->ifindex;
+	ret->mode = row->mode == LS_STATE_GENERIC ? LS_PLANE_GENERIC : LS_PLANE_NATIVE;
+	ret->bank = row->bank;
+	ret->since_ns = row->since_ns;
+	ret->link_id = row->link_id;
+	if (fd < 0 || ls_link_info(fd, &ifindex, &ret->link_id, &ret->program_id) < 0 ||
+	    ifindex != row->ifindex || ls_device_get(row->ifindex, &device) < 0) {
+		ret->program_id = 0;
+		return;
+	}
+	snprintf(ret->name, sizeof(ret->name), "%.31s", device.name);
+	ret->mtu = device.mtu;
+}
+
+static void note_interface(const struct ls_state_interface *row,
+			   const struct ls_plane_interface *interface, struct ls_plane_status *status)
+{
+	char since[32];
+
+	stamp(row->since_ns, since);
+	if (row->flags & LS_STATE_F_PENDING)
+		degrade(status, "%s: an attach was killed half-way; attach or detach it again",
+			interface->name);
+	if (!interface->program_id)
+		degrade(status,
+			"%s: the interface has vanished (attached %s); attach it again when it is back, or detach it",
+			interface->name, since);
+	else if (row->mode == LS_STATE_GENERIC)
+		degrade(status,
+			"%s: generic mode since %s%s: slower, and merged packets count as one",
+			interface->name, since,
+			row->flags & LS_STATE_F_FELL_BACK ? ", as the driver has no native mode" : "");
+	if (interface->program_id && !interface->bank)
+		degrade(status, "%s: shares its counters with other interfaces since %s",
+			interface->name, since);
+}
+
+static void note_instance(struct ls_plane *plane, struct ls_plane_status *status)
+{
+	const struct ls_control *control = ls_plane_control_rw(plane);
+	const struct ls_state *state = ls_plane_state(plane);
+	const struct ls_state_half *half = &state->half[ls_plane_half(plane)];
+	char since[32];
+
+	if (status->attach_monitor)
+		degrade(status, "nothing is dropped since %s: attached with --monitor",
+			stamp(state->made_ns, since));
+	if (status->other_build)
+		degrade(status,
+			"the program that runs is another build (%s) than this one (%s); 'loadshed attach' replaces it",
+			status->version, LS_VERSION);
+	if (half->sources && half->sources != state->sources)
+		degrade(status,
+			"capacity is %" PRIu64 " sources as at attach, the policy asks for %" PRIu64
+			" since %s; detach and attach to change it",
+			(uint64_t)state->sources, (uint64_t)half->sources, stamp(half->since_ns, since));
+	if (control->bans_lost)
+		degrade(status, "%" PRIu64 " bans by classes found no room since %s",
+			(uint64_t)control->bans_lost, stamp(state->made_ns, since));
+}
+
+static uint64_t confirm_left(const struct ls_plane *plane)
+{
+	const struct ls_control *control = ls_plane_control_rw(plane);
+	const uint64_t until_ns = control->confirm_until >> LS_TICKS_PER_NS_SHIFT;
+	const uint64_t now_ns = ls_plane_now(plane);
+
+	return control->word & LS_WORD_TIMED && until_ns > now_ns ? until_ns - now_ns : 0;
+}
+
+int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct ls_error *error)
+{
+	const struct ls_state *state = ls_plane_state(plane);
+	const struct ls_control *control = ls_plane_control_rw(plane);
+	const struct ls_state_half *half = &state->half[ls_plane_half(plane)];
+	struct ls_plane_status status = { 0 };
+	uint8_t digest[32];
+
+	status.interfaces = calloc(LS_STATE_INTERFACES, sizeof(*status.interfaces));
+	if (!status.interfaces)
+		return ls_error_oom(error);
+	ls_load_digest(digest);
+	snprintf(status.instance, sizeof(status.instance), "%.31s", state->instance);
+	snprintf(status.version, sizeof(status.version), "%.31s", state->version);
+	status.generation = ls_plane_generation(plane);
+	status.monitor = control->word & LS_WORD_MONITOR;
+	status.attach_monitor = state->flags & LS_STATE_MONITOR;
+	status.other_build = memcmp(digest, state->object_sha256, sizeof(digest)) != 0;
+	memcpy(status.policy_sha256, half->sha256, sizeof(status.policy_sha256));
+	status.published_ns = half->since_ns;
+	status.made_ns = state->made_ns;
+	status.sources = state->sources;
+	status.confirm_ns = confirm_left(plane);
+	note_instance(plane, &status);
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		if (!state->interfaces[i].ifindex)
+			continue;
+		struct ls_plane_interface *interface = &status.interfaces[status.n_interfaces++];
+		read_interface(plane, &state->interfaces[i], interface);
+		note_interface(&state->interfaces[i], interface, &status);
+	}
+	*ret = status;
+	return 0;
+}
+
+void ls_plane_status_fini(struct ls_plane_status *status)
+{
+	free(status->interfaces);
+	free(status->degraded);
+	memset(status, 0, sizeof(*status));
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "user/plane/upgrade.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "user/base/error.h"
+#include "user/plane/link.h"
+#include "user/plane/save.h"
+#include "user/policy/check.h"
+#include "user/policy/policy.h"
+
+/* The links that are pinned in a directory and still have a device. */
+struct links {
+	size_t count;
+	uint32_t ifindex[LS_STATE_INTERFACES];
+	uint32_t link_id[LS_STATE_INTERFACES];
+	int fd[LS_STATE_INTERFACES];
+	int program_fd[LS_STATE_INTERFACES]; /* that ran before */
+	size_t n_updated;
+};
+
+static void links_fini(struct links *links)
+{
+	for (size_t i = 0; i < links->count; i++) {
+		close(links->fd[i]);
+		close(links->program_fd[i]);
+	}
+	links->count = 0;
+}
+#define _cleanup_links_ _cleanup_(links_fini)
+
+static int links_open(const char *directory, struct links *links, struct ls_error *error)
+{
+	DIR *list = opendir(directory);
+	const struct dirent *entry;
+
+	if (!list)
+		return ls_error_set_errno(error, errno, "cannot read '%s'", directory);
+	while ((entry = readdir(list)) && links->count < LS_STATE_INTERFACES) {
+		uint32_t ifindex = 0, link_id = 0, program_id = 0;
+		if (strncmp(entry->d_name, "link_", 5) != 0)
+			continue;
+		const int fd = ls_pins_get_link(directory,
+						(uint32_t)strtoul(entry->d_name + 5, NULL, 10));
+		if (fd < 0)
+			continue;
+		const int program_fd = ls_link_info(fd, &ifindex, &link_id, &program_id) == 0 &&
+						       ifindex ?
+					       bpf_prog_get_fd_by_id(program_id) :
+					       -1;
+		if (program_fd < 0) {
+			close(fd);
+			continue;
+		}
+		links->ifindex[links->count] = ifindex;
+		links->link_id[links->count] = link_id;
+		links->fd[links->count] = fd;
+		links->program_fd[links->count++] = program_fd;
+	}
+	closedir(list);
+	return 0;
+}
+
+/* All links to the new program; on failure all back to their old ones. */
+static int links_update(struct links *links, int program_fd, struct ls_error *error)
+{
+	for (size_t i = 0; i < links->count; i++) {
+		if (bpf_link_update(links->fd[i], program_fd, NULL) == 0) {
+			links->n_updated = i + 1;
+			continue;
+		}
+		const int code = errno;
+		while (i-- > 0)
+			(void)bpf_link_update(links->fd[i], links->program_fd[i], NULL);
+		return ls_error_set_errno(error, code,
+					  "cannot replace the program by this build's; the old one goes on");
+	}
+	return 0;
+}
+
+int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings *notes,
+		       struct ls_error *error)
+{
+	struct ls_state *state = ls_plane_state(plane);
+	_cleanup_links_ struct links links = { 0 };
+	uint8_t digest[32];
+	char version[LS_NAME_BYTES];
+	struct ls_plane fresh;
+
+	ls_load_digest(digest);
+	if (memcmp(digest, state->object_sha256, sizeof(digest)) == 0)
+		return 0;
+	ls_plane_init(&fresh, plane->instance, LS_PLANE_WRITE);
+	const struct ls_load load = { .sources = state->sources, .verbose = verbose, .keep = plane };
+	int r = ls_load_object(&load, &fresh, error);
+	if (r == 0)
+		r = links_open(plane->directory, &links, error);
+	if (r == 0)
+		r = links_update(&links, fresh.program_fd, error);
+	if (r == 0) {
+		memcpy(version, state->version, sizeof(version));
+		plane->program_fd = TAKE_FD(fresh.program_fd);
+		memcpy(state->object_sha256, digest, sizeof(digest));
+		snprintf(state->version, sizeof(state->version), "%s", LS_VERSION);
+		state->upgraded_ns = ls_now_unix();
+		ls_warnings_add(notes,
+				"the program of another build (%.31s) was replaced by this one's (%s) on %zu interface(s); state kept",
+				version, LS_VERSION, links.count);
+	}
+	ls_plane_fini(&fresh);
+	return r;
+}
+
+/* What the old maps tell, or else what was saved. */
+static int old_policy(struct ls_plane *old, struct ls_policy **ret, char **ret_path,
+		      struct ls_error *error)
+{
+	if (old->maps[LS_MAP_STATE].value_bytes == sizeof(struct ls_state) &&
+	    old->maps[LS_MAP_CONTROL].value_bytes == sizeof(struct ls_control) &&
+	    ls_plane_memory(old, LS_MAP_STATE, NULL) && ls_plane_memory(old, LS_MAP_CONTROL, NULL) &&
+	    ls_plane_policy(old, ret, ret_path, NULL) == 0)
+		return 0;
+	return ls_save_read_policy(old->instance, ret, ret_path, error);
+}
+
+static int carry_bans(struct ls_plane *old, struct ls_plane *fresh, struct ls_error *error)
+{
+	if (old->maps[LS_MAP_BANS].value_bytes == sizeof(struct ls_bans) &&
+	    old->maps[LS_MAP_CONTROL].value_bytes == sizeof(struct ls_control))
+		return ls_bans_carry(old, fresh, error);
+	return ls_save_read_bans(fresh, error);
+}
+
+/* Rows and banks of the interfaces that move over. */
+static void enter_links(struct ls_plane *fresh, const struct links *links)
+{
+	struct ls_state *state = ls_plane_state(fresh);
+	struct ls_control *control = ls_plane_control_rw(fresh);
+
+	for (size_t i = 0; i < links->count; i++) {
+		struct ls_state_interface *row = &state->interfaces[i];
+		struct ls_bank_abi *bank = &control->bank[links->ifindex[i] % LS_BANK_SLOTS];
+		struct ls_device device = { 0 };
+		struct ls_resident resident = { 0 };
+		(void)ls_device_get(links->ifindex[i], &device);
+		(void)ls_device_resident(links->ifindex[i], &resident);
+		snprintf(row->name, sizeof(row->name), "%.15s", device.name);
+		row->link_id = links->link_id[i];
+		row->since_ns = ls_now_unix();
+		row->mode = resident.mode == LS_PLANE_GENERIC ? LS_STATE_GENERIC : LS_STATE_NATIVE;
+		if (i + 1 < LS_BANKS && !bank->ifindex) {
+			row->bank = (__u16)(i + 1);
+			bank->bank = row->bank;
+			bank->ifindex = links->ifindex[i];
+		}
+		row->ifindex = links->ifindex[i];
+	}
+}
+
+/* The new directory beside the old one, with second pins of the same links. */
+static int pin_beside(struct ls_plane *fresh, const struct links *links, struct ls_error *error)
+{
+	if (mkdir(fresh->directory, 0700) < 0)
+		return ls_error_set_errno(error, errno, "cannot make '%s'", fresh->directory);
+	int r = ls_pins_add_maps(fresh, fresh->directory, error);
+	for (size_t i = 0; r == 0 && i < links->count; i++)
+		r = ls_pins_add_link(links->fd[i], fresh->directory, links->ifindex[i], error);
+	return r;
+}
+
+/* Old aside, new in its place, old away: the links stay by their second pins. */
+static int exchange(struct ls_plane *fresh, const char *directory, struct ls_error *error)
+{
+	char old[PATH_MAX + 8];
+
+	snprintf(old, sizeof(old), "%s@old", directory);
+	if (rename(directory, old) < 0 || rename(fresh->directory, directory) < 0)
+		return ls_error_set_errno(error, errno, "cannot exchange '%s'", directory);
+	(void)ls_pins_remove(old); /* the next command would clear it */
+	snprintf(fresh->directory, sizeof(fresh->directory), "%s", directory);
+	return 0;
+}
+
+static int make_beside(struct ls_plane *old, struct ls_plane *fresh, bool verbose,
+		       struct ls_error *error)
+{
+	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
+	_cleanup_free_ char *path = NULL;
+	struct ls_load load = { .verbose = verbose };
+	bool monitor = false;
+	int r = old_policy(old, &policy, &path, error);
+
+	if (r < 0)
+		return r;
+	load.sources = policy->sources;
+	if (old->maps[LS_MAP_STATE].memory) {
+		load.sources = ls_plane_state(old)->sources;
+		monitor = ls_plane_state(old)->flags & LS_STATE_MONITOR;
+	}
+	r = ls_load_object(&load, fresh, error);
+	if (r < 0)
+		return r;
+	if (monitor)
+		ls_plane_state(fresh)->flags |= LS_STATE_MONITOR;
+	r = ls_publish(fresh, policy, path, error);
+	if (r == 0)
+		r = carry_bans(old, fresh, error);
+	return r;
+}
+
+int ls_upgrade_layout(struct ls_plane *plane, const char *root, bool verbose,
+		      struct ls_warnings *notes, struct ls_error *error)
+{
+	_cleanup_links_ struct links links = { 0 };
+	struct ls_plane fresh;
+	int r;
+
+	ls_plane_init(&fresh, plane->instance, LS_PLANE_WRITE);
+	r = ls_pins_path(root, plane->instance, "@new", fresh.directory, error);
+	if (r == 0)
+		r = make_beside(plane, &fresh, verbose, error);
+	if (r == 0)
+		r = links_open(plane->directory, &links, error);
+	if (r == 0) {
+		enter_links(&fresh, &links);
+		r = pin_beside(&fresh, &links, error);
+	}
+	if (r == 0)
+		r = links_update(&links, fresh.program_fd, error);
+	if (r == 0)
+		r = exchange(&fresh, plane->directory, error);
+	if (r < 0) {
+		(void)ls_pins_remove(fresh.directory);
+		ls_plane_fini(&fresh);
+		ls_error_prefix(error, "cannot carry instance '%s' over from another version",
+				plane->instance);
+		return r;
+	}
+	ls_warnings_add(notes,
+			"the tables of another version were made anew: policy and bans were carried over, counters and the state of limits start from zero");
+	fresh.lock_fd = TAKE_FD(plane->lock_fd);
+	ls_plane_fini(plane);
+	*plane = fresh;
+	return 0;
+}

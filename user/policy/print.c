@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "user/policy/print.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "user/base/buffer.h"
+#include "user/base/sha256.h"
+#include "user/base/units.h"
+
+/* Lists of more members than this get a line for each. */
+#define FLOW_MEMBERS 8
+
+/* Starts an item of a flow list. */
+static void separate(struct ls_buffer *buffer, bool *first)
+{
+	ls_buffer_text(buffer, *first ? "[" : ", ");
+	*first = false;
+}
+
+void ls_print_ranges(struct ls_buffer *buffer, const struct ls_ranges *ranges)
+{
+	bool first = true;
+
+	for (size_t i = 0; i < ranges->count; i++) {
+		const struct ls_range *const range = &ranges->items[i];
+
+		separate(buffer, &first);
+		if (range->low == range->high)
+			ls_buffer_format(buffer, "%u", range->low);
+		else
+			ls_buffer_format(buffer, "%u-%u", range->low, range->high);
+	}
+	ls_buffer_text(buffer, first ? "[]" : "]");
+}
+
+void ls_print_protocols(struct ls_buffer *buffer, const struct ls_ranges *protocols)
+{
+	char name[LS_PROTOCOL_TEXT];
+	bool first = true;
+
+	for (size_t i = 0; i < protocols->count; i++) {
+		for (unsigned p = protocols->items[i].low; p <= protocols->items[i].high; p++) {
+			separate(buffer, &first);
+			ls_buffer_text(buffer, ls_protocol_format(p, name));
+		}
+	}
+	ls_buffer_text(buffer, first ? "[]" : "]");
+}
+
+void ls_print_flags(struct ls_buffer *buffer, const struct ls_match *match)
+{
+	bool first = true;
+
+	for (unsigned bit = 0; bit < 8; bit++) {
+		const bool set = match->flags_set >> bit & 1;
+
+		if (!set && !(match->flags_clear >> bit & 1))
+			continue;
+		separate(buffer, &first);
+		ls_buffer_format(buffer, "%s%s", set ? "" : "no-", ls_tcp_flag_name(bit));
+	}
+	ls_buffer_text(buffer, first ? "[]" : "]");
+}
+
+void ls_print_member(struct ls_buffer *buffer, const struct ls_policy *policy,
+		     const struct ls_member *member)
+{
+	char text[LS_PREFIX_TEXT];
+
+	ls_buffer_text(buffer, member->set >= 0 ? policy->sets[member->set].name
+						: ls_prefix_format(&member->prefix, text));
+}
+
+char *ls_limit_rate_format(const struct ls_limit *limit, char text[static LS_AMOUNT_TEXT])
+{
+	char value[LS_UNIT_TEXT];
+
+	if (limit->algorithm != LS_TOKEN_BUCKET)
+		snprintf(text, LS_AMOUNT_TEXT, "window %s",
+			 ls_time_format(limit->window_ns, value));
+	else if (limit->count == LS_COUNT_BYTES)
+		snprintf(text, LS_AMOUNT_TEXT, "rate %s", ls_rate_bytes_format(limit->rate, value));
+	else
+		snprintf(text, LS_AMOUNT_TEXT, "rate %s", ls_rate_items_format(limit->rate, value));
+	return text;
+}
+
+char *ls_limit_amount_format(const struct ls_limit *limit, char text[static LS_AMOUNT_TEXT])
+{
+	const bool bucket = limit->algorithm == LS_TOKEN_BUCKET;
+	const uint64_t amount = bucket ? limit->burst : limit->limit;
+	char value[LS_UNIT_TEXT];
+
+	if (limit->count == LS_COUNT_BYTES)
+		ls_size_format(amount, value);
+	else
+		ls_count_format(amount, value);
+	snprintf(text, LS_AMOUNT_TEXT, "%s %s", bucket ? "burst" : "limit", value);
+	return text;
+}
+
+/*
+ * A path as a scalar: as it is where that is safe, else in double quotes. The reader lets no
+ * control character into the model, so only the quote and the backslash need escaping.
+ */
+static void print_path(struct ls_buffer *buffer, const char *path)
+{
+	static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				   "_./-";
+
+	if (*path != '-' && path[strspn(path, safe)] == '\0') {
+		ls_buffer_text(buffer, path);
+		return;
+	}
+	ls_buffer_text(buffer, "\"");
+	for (; *path; path++) {
+		if (*path == '"' || *path == '\\')
+			ls_buffer_text(buffer, "\\");
+		ls_buffer_add(buffer, path, 1);
+	}
+	ls_buffer_text(buffer, "\"");
+}
+
+/* YAML takes a colon at either end of an address for the end of a key. */
+static void print_scalar(struct ls_buffer *buffer, const char *text)
+{
+	const bool quoted = text[0] == ':' || text[strlen(text) - 1] == ':';
+
+	ls_buffer_text(buffer, quoted ? "'" : "");
+	ls_buffer_text(buffer, text);
+	ls_buffer_text(buffer, quoted ? "'" : "");
+}
+
+static void print_member(const struct ls_policy *policy, const struct ls_member *member,
+			 struct ls_buffer *buffer)
+{
+	char text[LS_PREFIX_TEXT];
+
+	print_scalar(buffer, member->set >= 0 ? policy->sets[member->set].name
+					      : ls_prefix_format(&member->prefix, text));
+}
+
+static void print_entries(const struct ls_prefixes *entries, struct ls_buffer *buffer)
+{
+	char text[LS_PREFIX_TEXT];
+
+	for (size_t i = 0; i < entries->count; i++) {
+		ls_buffer_text(buffer, "    - ");
+		print_scalar(buffer, ls_prefix_format(&entries->items[i], text));
+		ls_buffer_text(buffer, "\n");
+	}
+}
+
+static void print_origin(const struct ls_set *set, struct ls_buffer *buffer)
+{
+	char sha[LS_SHA256_TEXT];
+
+	ls_buffer_format(buffer, "%zu entr%s, sha256 %s", set->entries.count,
+			 set->entries.count == 1 ? "y" : "ies", ls_sha256_format(set->sha256, sha));
+	if (set->skipped > 0)
+		ls_buffer_format(buffer, ", %zu line%s skipped", set->skipped,
+				 set->skipped == 1 ? "" : "s");
+	ls_buffer_text(buffer, "\n");
+}
+
+static void print_set(const struct ls_set *set, bool expand, struct ls_buffer *buffer)
+{
+	ls_buffer_format(buffer, "  %s:", set->name);
+	if (set->file && !expand) {
+		ls_buffer_text(buffer, " { file: ");
+		print_path(buffer, set->file);
+		ls_buffer_format(buffer, ", on_error: %s }  # ",
+				 set->skip_errors ? "skip" : "refuse");
+		print_origin(set, buffer);
+		return;
+	}
+	if (set->entries.count == 0)
+		ls_buffer_text(buffer, " []");
+	if (set->file) {
+		ls_buffer_format(buffer, "  # from %s: ", set->file);
+		print_origin(set, buffer);
+	} else {
+		ls_buffer_text(buffer, "\n");
+	}
+	print_entries(&set->entries, buffer);
+}
+
+/* In brackets, with no line feed after it. */
+static void print_flow(const struct ls_policy *policy, const struct ls_members *members,
+		       struct ls_buffer *buffer)
+{
+	bool first = true;
+
+	for (size_t i = 0; i < members->count; i++) {
+		separate(buffer, &first);
+		print_member(policy, &members->items[i], buffer);
+	}
+	ls_buffer_text(buffer, first ? "[]" : "]");
+}
+
+/* An empty list is left out: written out, it is something that `policy check` asks about. */
+static void print_list(const struct ls_policy *policy, const char *key,
+		       const struct ls_members *members, struct ls_buffer *buffer)
+{
+	if (members->count == 0)
+		return;
+	ls_buffer_format(buffer, "%s:", key);
+	if (members->count <= FLOW_MEMBERS) {
+		ls_buffer_text(buffer, " ");
+		print_flow(policy, members, buffer);
+	} else {
+		for (size_t i = 0; i < members->count; i++) {
+			ls_buffer_text(buffer, "\n  - ");
+			print_member(policy, &members->items[i], buffer);
+		}
+	}
+	ls_buffer_text(buffer, "\n");
+}
+
+static void print_overload(const struct ls_overload_max *max, struct ls_buffer *buffer)
+{
+	char rate[LS_UNIT_TEXT];
+
+	if (!max->has_packets && !max->has_connections)
+		return;
+	ls_buffer_text(buffer, "\noverload:\n  max: { ");
+	if (max->has_packets)
+		ls_buffer_format(buffer, "packets: %s%s", ls_rate_items_format(max->packets, rate),
+				 max->has_connections ? ", " : "");
+	if (max->has_connections)
+		ls_buffer_format(buffer, "connections: %s",
+				 ls_rate_items_format(max->connections, rate));
+	ls_buffer_text(buffer, " }\n");
+}
+
+static void print_match(const struct ls_policy *policy, const struct ls_match *match,
+			struct ls_buffer *buffer)
+{
+	static const char indent[] = "      ";
+
+	if (match->any) {
+		ls_buffer_text(buffer, "    match: any\n");
+		return;
+	}
+	ls_buffer_text(buffer, "    match:\n");
+	if (match->protocols.count > 0 && !match->protocols_implied) {
+		ls_buffer_format(buffer, "%sprotocol: ", indent);
+		ls_print_protocols(buffer, &match->protocols);
+		ls_buffer_text(buffer, "\n");
+	}
+	if (match->ports.count > 0) {
+		ls_buffer_format(buffer, "%sports: ", indent);
+		ls_print_ranges(buffer, &match->ports);
+		ls_buffer_text(buffer, "\n");
+	}
+	if (match->source_ports.count > 0) {
+		ls_buffer_format(buffer, "%ssource_ports: ", indent);
+		ls_print_ranges(buffer, &match->source_ports);
+		ls_buffer_text(buffer, "\n");
+	}
+	if (match->to.count > 0) {
+		ls_buffer_format(buffer, "%sto: ", indent);
+		print_flow(policy, &match->to, buffer);
+		ls_buffer_text(buffer, "\n");
+	}
+	if (match->from.count > 0) {
+		ls_buffer_format(buffer, "%sfrom: ", indent);
+		print_flow(policy, &match->from, buffer);
+		ls_buffer_text(buffer, "\n");
+	}
+	if (match->vlans.count > 0) {
+		ls_buffer_format(buffer, "%svlan: ", indent);
+		ls_print_ranges(buffer, &match->vlans);
+		ls_buffer_text(buffer, "\n");
+	}
+	if (match->flags_set || match->flags_clear) {
+		ls_buffer_format(buffer, "%stcp_flags: ", indent);
+		ls_print_flags(buffer, match);
+		ls_buffer_text(buffer, "\n");
+	}
+}
+
+/* "rate 50/s" as "rate: 50/s". */
+static void print_amount(const char *text, struct ls_buffer *buffer)
+{
+	const char *const blank = strchr(text, ' ');
+
+	ls_buffer_format(buffer, ", %.*s: %s", (int)(blank - text), text, blank + 1);
+}
+
+static void print_limit(const struct ls_limit *limit, struct ls_buffer *buffer)
+{
+	const bool bucket = limit->algorithm == LS_TOKEN_BUCKET;
+	char per[LS_PER_TEXT], rate[LS_AMOUNT_TEXT], amount[LS_AMOUNT_TEXT], other[LS_UNIT_TEXT];
+
+	ls_limit_rate_format(limit, rate);
+	ls_limit_amount_format(limit, amount);
+	ls_buffer_format(buffer, "      - { name: %s, per: %s, count: %s, algorithm: %s",
+			 limit->name, ls_per_format(limit, per), ls_count_names[limit->count],
+			 ls_algorithm_names[limit->algorithm]);
+	print_amount(bucket ? rate : amount, buffer);
+	print_amount(bucket ? amount : rate, buffer);
+	ls_buffer_text(buffer, " }");
+	/* Bits or bytes is the commonest mistake, so both are shown. */
+	if (bucket && limit->count == LS_COUNT_BYTES &&
+	    *ls_rate_bytes_format_other(limit->rate, other))
+		ls_buffer_format(buffer, "  # %s", other);
+	ls_buffer_text(buffer, "\n");
+}
+
+static void print_class(const struct ls_policy *policy, const struct ls_class *class,
+			struct ls_buffer *buffer)
+{
+	char after[LS_UNIT_TEXT], within[LS_UNIT_TEXT], duration[LS_UNIT_TEXT];
+
+	ls_buffer_format(buffer, "  - name: %s\n", class->name);
+	print_match(policy, &class->match, buffer);
+	ls_buffer_format(buffer, "    mode: %s\n    priority: %s\n    limits:%s\n",
+			 ls_mode_names[class->mode], ls_priority_names[class->priority],
+			 class->n_limits == 0 ? " []" : "");
+	for (size_t i = 0; i < class->n_limits; i++)
+		print_limit(&class->limits[i], buffer);
+	if (class->ban.given)
+		ls_buffer_format(buffer, "    ban: { after: %s, within: %s, for: %s }\n",
+				 ls_count_format(class->ban.after, after),
+				 ls_time_format(class->ban.within_ns, within),
+				 ls_time_format(class->ban.for_ns, duration));
+}
+
+void ls_policy_print(const struct ls_policy *policy, bool expand, struct ls_buffer *buffer)
+{
+	char sources[LS_UNIT_TEXT];
+
+	ls_buffer_format(buffer, "version: 1\nmode: %s\nmalformed: %s\ncapacity: { sources: %s }\n",
+			 ls_mode_names[policy->mode], policy->malformed_pass ? "pass" : "drop",
+			 ls_count_format(policy->sources, sources));
+	if (policy->n_sets > 0)
+		ls_buffer_text(buffer, "\nsets:\n");
+	for (size_t i = 0; i < policy->n_sets; i++)
+		print_set(&policy->sets[i], expand, buffer);
+	if (policy->allow.count > 0 || policy->deny.count > 0)
+		ls_buffer_text(buffer, "\n");
+	print_list(policy, "allow", &policy->allow, buffer);
+	print_list(policy, "deny", &policy->deny, buffer);
+	if (policy->n_nats > 0)
+		ls_buffer_text(buffer, "\nnat:\n");
+	for (size_t i = 0; i < policy->n_nats; i++) {
+		ls_buffer_text(buffer, "  - { sources: ");
+		print_flow(policy, &policy->nats[i].sources, buffer);
+		ls_buffer_format(buffer, ", factor: %s }\n",
+				 ls_count_format(policy->nats[i].factor, sources));
+	}
+	print_overload(&policy->overload, buffer);
+	ls_buffer_format(buffer, "\nclasses:%s\n", policy->n_classes == 0 ? " []" : "");
+	for (size_t i = 0; i < policy->n_classes; i++)
+		print_class(policy, &policy->classes[i], buffer);
+}
+
+int ls_policy_digest(const struct ls_policy *policy, uint8_t ret_digest[static 32])
+{
+	_cleanup_buffer_ struct ls_buffer text = LS_BUFFER_INIT;
+
+	ls_policy_print(policy, false, &text);
+	if (text.failed)
+		return -ENOMEM;
+	ls_sha256(text.bytes, text.length, ret_digest);
+	return 0;
+}
