@@ -19,6 +19,13 @@ if [ "$(id -u)" != 0 ]; then
 	echo "skip e2e: needs root (network namespaces, BPF)"
 	exit 0
 fi
+probe=ls-lab-$$-probe
+if ! ip netns add "$probe" 2>/dev/null || ! ip -n "$probe" link add vs type veth peer name vc 2>/dev/null; then
+	ip netns del "$probe" 2>/dev/null
+	echo "skip e2e: this machine gives no network namespaces with veth pairs"
+	exit 0
+fi
+ip netns del "$probe"
 if [ ! -x "$LOADSHED" ]; then
 	echo "not ok e2e: $LOADSHED is not built" >&2
 	exit 1

@@ -164,14 +164,19 @@ static uint64_t maps_bytes(const struct ls_plane *plane)
 static void ban_known(struct ls_plane *plane)
 {
 	struct ls_error error = LS_ERROR_INIT;
+	_cleanup_policy_ struct ls_policy *policy = NULL;
 
+	if (ls_plane_policy(plane, &policy, NULL, &error) != 0) {
+		fprintf(stderr, "%s\n", error.text);
+		exit(1);
+	}
 	for (unsigned i = 0; i < kinds[BANNED].n; i++) {
 		struct ls_prefix prefix;
 		char text[32];
 		snprintf(text, sizeof(text), "198.18.0.%u", i);
 		ls_prefix_parse(text, strlen(text), &prefix);
-		if (ls_ban_add(plane, &prefix, 3600ULL * 1000000000, LS_ORIGIN_OPERATOR, NULL,
-			       &error) < 0) {
+		if (ls_ban_add(plane, policy, &prefix, 3600ULL * 1000000000, LS_ORIGIN_OPERATOR,
+			       NULL, &error) < 0) {
 			fprintf(stderr, "%s\n", error.text);
 			exit(1);
 		}
@@ -281,6 +286,7 @@ static void flood(const char *mode)
 
 int main(void)
 {
+	gen_prefer();
 	flood("monitor");
 	flood("enforce");
 	return kern_status();

@@ -48,7 +48,8 @@ static uint64_t datagrams_answer(int fd)
 	ssize_t size;
 	uint64_t count = 0;
 
-	while ((size = recvfrom(fd, bytes, sizeof(bytes), 0, (struct sockaddr *)&peer, &length)) >= 0) {
+	while ((size = recvfrom(fd, bytes, sizeof(bytes), 0, (struct sockaddr *)&peer, &length)) >=
+	       0) {
 		sendto(fd, bytes, (size_t)size, 0, (const struct sockaddr *)&peer, length);
 		length = sizeof(peer);
 		count++;
@@ -93,9 +94,14 @@ int main(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		switch (option) {
-		case 'u': udp = (uint16_t)tool_number(optarg, 65535); break;
-		case 't': tcp = (uint16_t)tool_number(optarg, 65535); break;
-		default: return 2;
+		case 'u':
+			udp = (uint16_t)tool_number(optarg, 65535);
+			break;
+		case 't':
+			tcp = (uint16_t)tool_number(optarg, 65535);
+			break;
+		default:
+			return 2;
 		}
 	}
 	setrlimit(RLIMIT_NOFILE, &files);

@@ -39,8 +39,8 @@
 
 #include "tests/tools/tool.h"
 
-#define BATCH 32	 /* small beside the 256 places of a veth ring */
-#define FRAME_MAX 65536	 /* larger ones do not fit an interface */
+#define BATCH 32	/* small beside the 256 places of a veth ring */
+#define FRAME_MAX 65536 /* larger ones do not fit an interface */
 #define PREFIXES 16
 #define TAGS 10
 
@@ -198,8 +198,8 @@ static uint32_t packet_put(const struct options *options, uint8_t *frame, uint64
 	const uint32_t size = options->size > least ? options->size : least;
 	const unsigned ports = (unsigned)options->port_to - options->port + 1;
 	const uint16_t port = (uint16_t)(options->port + turn % ports);
-	const uint16_t from_port = options->has_from_port ? options->from_port :
-							    (uint16_t)(1024 + number % 60000);
+	const uint16_t from_port = options->has_from_port ? options->from_port
+							  : (uint16_t)(1024 + number % 60000);
 	uint64_t pseudo;
 
 	if (is_v6) {
@@ -222,8 +222,8 @@ static uint32_t packet_put(const struct options *options, uint8_t *frame, uint64
 		put16(frame + ip + 10, (uint16_t)~sum_folded(sum_of(frame + ip, 20)));
 		pseudo = sum_of(frame + ip + 12, 8);
 	}
-	transport_put(options, frame + ip + ip_bytes, size - ip - ip_bytes, is_v6, pseudo, from_port,
-		      port, number);
+	transport_put(options, frame + ip + ip_bytes, size - ip - ip_bytes, is_v6, pseudo,
+		      from_port, port, number);
 	return size;
 }
 
@@ -243,8 +243,8 @@ static uint64_t device_dropped(const char *interface)
 		if (strncmp(name, interface, length) || name[length] != ':')
 			continue;
 		/* eight columns of receive, then bytes, packets, errs, drop of transmit */
-		sscanf(name + length + 1,
-		       "%*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64, &dropped);
+		sscanf(name + length + 1, "%*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64,
+		       &dropped);
 	}
 	fclose(file);
 	return dropped;
@@ -292,12 +292,24 @@ static enum protocol protocol_parse(const char *text)
 static struct options options_parse(int argc, char **argv)
 {
 	static const struct option known[] = {
-		{ "interface", 1, 0, 'i' }, { "from", 1, 0, 'f' },	{ "sources", 1, 0, 'K' },
-		{ "order", 1, 0, 'o' },	    { "seed", 1, 0, 's' },	{ "packets", 1, 0, 'n' },
-		{ "seconds", 1, 0, 't' },   { "rate", 1, 0, 'r' },	{ "protocol", 1, 0, 'P' },
-		{ "to", 1, 0, 'T' },	    { "port", 1, 0, 'p' },	{ "port-to", 1, 0, 'q' },
-		{ "from-port", 1, 0, 'S' }, { "size", 1, 0, 'z' },	{ "vlan", 1, 0, 'v' },
-		{ "mac", 1, 0, 'm' },	    { "from-mac", 1, 0, 'M' },	{ "frame", 1, 0, 'F' },
+		{ "interface", 1, 0, 'i' },
+		{ "from", 1, 0, 'f' },
+		{ "sources", 1, 0, 'K' },
+		{ "order", 1, 0, 'o' },
+		{ "seed", 1, 0, 's' },
+		{ "packets", 1, 0, 'n' },
+		{ "seconds", 1, 0, 't' },
+		{ "rate", 1, 0, 'r' },
+		{ "protocol", 1, 0, 'P' },
+		{ "to", 1, 0, 'T' },
+		{ "port", 1, 0, 'p' },
+		{ "port-to", 1, 0, 'q' },
+		{ "from-port", 1, 0, 'S' },
+		{ "size", 1, 0, 'z' },
+		{ "vlan", 1, 0, 'v' },
+		{ "mac", 1, 0, 'm' },
+		{ "from-mac", 1, 0, 'M' },
+		{ "frame", 1, 0, 'F' },
 		{ 0 },
 	};
 	struct options options = {
@@ -314,39 +326,68 @@ static struct options options_parse(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		switch (option) {
-		case 'i': options.interface = optarg; break;
+		case 'i':
+			options.interface = optarg;
+			break;
 		case 'f':
 			if (options.n_from == PREFIXES)
 				tool_die("--from: at most %d", PREFIXES);
 			options.from[options.n_from++] = tool_prefix(optarg);
 			break;
-		case 'K': options.sources = tool_number(optarg, UINT64_MAX); break;
-		case 'o': options.is_random = strcmp(optarg, "random") == 0; break;
-		case 's': options.seed = tool_number(optarg, UINT64_MAX); break;
-		case 'n': options.packets = tool_number(optarg, UINT64_MAX); break;
-		case 't': options.seconds = tool_number(optarg, 86400); break;
-		case 'r': options.rate = tool_number(optarg, 100000000); break;
-		case 'P': options.protocol = protocol_parse(optarg); break;
+		case 'K':
+			options.sources = tool_number(optarg, UINT64_MAX);
+			break;
+		case 'o':
+			options.is_random = strcmp(optarg, "random") == 0;
+			break;
+		case 's':
+			options.seed = tool_number(optarg, UINT64_MAX);
+			break;
+		case 'n':
+			options.packets = tool_number(optarg, UINT64_MAX);
+			break;
+		case 't':
+			options.seconds = tool_number(optarg, 86400);
+			break;
+		case 'r':
+			options.rate = tool_number(optarg, 100000000);
+			break;
+		case 'P':
+			options.protocol = protocol_parse(optarg);
+			break;
 		case 'T':
 			options.to = tool_prefix(optarg);
 			options.has_to = true;
 			break;
-		case 'p': options.port = (uint16_t)tool_number(optarg, 65535); break;
-		case 'q': options.port_to = (uint16_t)tool_number(optarg, 65535); break;
+		case 'p':
+			options.port = (uint16_t)tool_number(optarg, 65535);
+			break;
+		case 'q':
+			options.port_to = (uint16_t)tool_number(optarg, 65535);
+			break;
 		case 'S':
 			options.from_port = (uint16_t)tool_number(optarg, 65535);
 			options.has_from_port = true;
 			break;
-		case 'z': options.size = (uint32_t)tool_number(optarg, FRAME_MAX); break;
+		case 'z':
+			options.size = (uint32_t)tool_number(optarg, FRAME_MAX);
+			break;
 		case 'v':
 			if (options.n_tags == TAGS)
 				tool_die("--vlan: at most %d", TAGS);
 			options.tags[options.n_tags++] = (uint16_t)tool_number(optarg, 4095);
 			break;
-		case 'm': mac_parse(optarg, options.mac); break;
-		case 'M': mac_parse(optarg, options.from_mac); break;
-		case 'F': frame_parse(&options, optarg); break;
-		default: exit(2);
+		case 'm':
+			mac_parse(optarg, options.mac);
+			break;
+		case 'M':
+			mac_parse(optarg, options.from_mac);
+			break;
+		case 'F':
+			frame_parse(&options, optarg);
+			break;
+		default:
+			exit(2);
 		}
 	}
 	if (!options.interface || (!options.n_from && !options.frame) || optind != argc)
@@ -357,7 +398,8 @@ static struct options options_parse(int argc, char **argv)
 		if (options.from[i].family != options.from[0].family)
 			tool_die("--from: one family at a time");
 	if (!options.has_to && options.n_from)
-		options.to = tool_prefix(options.from[0].family == LS_IPV4 ? "10.9.0.1" : "fd00:9::1");
+		options.to =
+			tool_prefix(options.from[0].family == LS_IPV4 ? "10.9.0.1" : "fd00:9::1");
 	return options;
 }
 
@@ -390,7 +432,8 @@ static void batch_send(int fd, struct mmsghdr *messages, unsigned count, struct 
 
 		if (taken > 0) {
 			for (int i = 0; i < taken; i++)
-				counts->bytes += messages[done + (unsigned)i].msg_hdr.msg_iov->iov_len;
+				counts->bytes +=
+					messages[done + (unsigned)i].msg_hdr.msg_iov->iov_len;
 			counts->sent += (uint64_t)taken;
 			done += (unsigned)taken;
 		} else if (errno == ENOBUFS || errno == EAGAIN || errno == EINTR) {
@@ -419,7 +462,9 @@ int main(int argc, char **argv)
 	const uint64_t dropped = device_dropped(options.interface);
 	/* Batches of about a millisecond at low rates, so that a slow flood is even and not in lumps. */
 	const uint64_t per_ms = options.rate / 1000;
-	const unsigned batch = !options.rate || per_ms >= BATCH ? BATCH : per_ms ? (unsigned)per_ms : 1;
+	const unsigned batch = !options.rate || per_ms >= BATCH ? BATCH
+			       : per_ms				? (unsigned)per_ms
+								: 1;
 	const uint64_t start_ns = tool_now_ns();
 	uint64_t now_ns = start_ns;
 
@@ -429,20 +474,20 @@ int main(int argc, char **argv)
 		unsigned count = 0;
 
 		for (; count < batch && number < options.packets; count++, number++) {
-			uint8_t *const frame = options.frame ? options.frame : frames + count * frame_room;
+			uint8_t *const frame = options.frame ? options.frame
+							     : frames + count * frame_room;
 
 			pieces[count] = (struct iovec){
 				.iov_base = frame,
-				.iov_len = options.frame ? options.frame_bytes :
-							   packet_put(&options, frame, number),
+				.iov_len = options.frame ? options.frame_bytes
+							 : packet_put(&options, frame, number),
 			};
-			messages[count].msg_hdr = (struct msghdr){ .msg_iov = &pieces[count],
-								   .msg_iovlen = 1 };
+			messages[count].msg_hdr =
+				(struct msghdr){ .msg_iov = &pieces[count], .msg_iovlen = 1 };
 		}
 		if (options.rate) {
-			const uint64_t due_ns =
-				start_ns + (uint64_t)((double)(number - count) * 1e9 /
-						      (double)options.rate);
+			const uint64_t due_ns = start_ns + (uint64_t)((double)(number - count) *
+								      1e9 / (double)options.rate);
 
 			if (due_ns > now_ns)
 				tool_sleep_until(due_ns);
@@ -455,7 +500,8 @@ int main(int argc, char **argv)
 	printf("{\"sent\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"refused\":%" PRIu64
 	       ",\"device_dropped\":%" PRIu64 ",\"seconds\":%.3f}\n",
 	       counts.sent, counts.bytes, counts.refused,
-	       device_dropped(options.interface) - dropped, (double)(tool_now_ns() - start_ns) / 1e9);
+	       device_dropped(options.interface) - dropped,
+	       (double)(tool_now_ns() - start_ns) / 1e9);
 	free(frames);
 	free(options.frame);
 	return 0;

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <sys/resource.h>
+
 #include <linux/bpf.h>
 #include <linux/if_link.h>
 
@@ -267,6 +269,11 @@ void gen_pin(unsigned cpu)
 	CPU_SET(cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set) < 0)
 		die("cannot stay on a CPU");
+}
+
+void gen_prefer(void)
+{
+	setpriority(PRIO_PROCESS, 0, -20);
 }
 
 void gen_hurry(void)

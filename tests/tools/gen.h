@@ -83,6 +83,8 @@ int gen_once(int program_fd, const struct gen_frame *frame);
 
 /* The calling thread stays on one CPU. */
 void gen_pin(unsigned cpu);
+/* The calling thread and those that it starts get most of a CPU that others want, too. */
+void gen_prefer(void);
 /* The calling thread goes before all that is not real-time, where the kernel lets it; for short runs. */
 void gen_hurry(void);
 unsigned gen_cpus(void);

@@ -52,7 +52,7 @@ struct clients {
 	int epoll;
 	struct exchange *exchanges;
 	size_t count, capacity;
-	size_t overdue;	      /* exchanges before this one have been looked at by connections_expire() */
+	size_t overdue; /* exchanges before this one have been looked at by connections_expire() */
 	uint64_t retransmitted;
 	uint64_t slowest_ns;
 };
@@ -215,8 +215,7 @@ static void answers_take(struct clients *clients, unsigned client)
 	uint64_t message[2];
 
 	while (recv(clients->udp_fds[client], message, sizeof(message), 0) == sizeof(message))
-		if (message[0] < clients->count &&
-		    clients->exchanges[message[0]].state != ANSWERED)
+		if (message[0] < clients->count && clients->exchanges[message[0]].state != ANSWERED)
 			exchange_answered(clients, &clients->exchanges[message[0]]);
 }
 
@@ -241,9 +240,9 @@ static void print(const struct clients *clients, FILE *file, uint64_t patience_n
 
 	for (size_t i = 0; i < clients->count; i++) {
 		const struct exchange *const exchange = &clients->exchanges[i];
-		const bool is_lost = exchange->state == FAILED ||
-				     (exchange->state == WAITING &&
-				      now_ns - exchange->sent_ns > patience_ns);
+		const bool is_lost =
+			exchange->state == FAILED ||
+			(exchange->state == WAITING && now_ns - exchange->sent_ns > patience_ns);
 
 		sent[exchange->is_tcp]++;
 		answered[exchange->is_tcp] += exchange->state == ANSWERED;
@@ -255,8 +254,9 @@ static void print(const struct clients *clients, FILE *file, uint64_t patience_n
 		"},\"tcp\":{\"sent\":%" PRIu64 ",\"answered\":%" PRIu64 ",\"lost\":%" PRIu64
 		",\"retransmitted\":%" PRIu64 "},\"ipv4_lost\":%" PRIu64 ",\"ipv6_lost\":%" PRIu64
 		",\"slowest_ms\":%.1f}\n",
-		sent[0], answered[0], lost[0], sent[1], answered[1], lost[1], clients->retransmitted,
-		family_lost[0], family_lost[1], (double)clients->slowest_ns / 1e6);
+		sent[0], answered[0], lost[0], sent[1], answered[1], lost[1],
+		clients->retransmitted, family_lost[0], family_lost[1],
+		(double)clients->slowest_ns / 1e6);
 }
 
 static void print_live(const struct clients *clients, const char *path)
@@ -278,7 +278,8 @@ static void events_handle(struct clients *clients, uint64_t until_ns)
 	struct epoll_event events[128];
 	const uint64_t now_ns = tool_now_ns();
 	const uint64_t wait_ns = until_ns > now_ns ? until_ns - now_ns : 0;
-	const int count = epoll_wait(clients->epoll, events, 128, (int)((wait_ns + 999999) / 1000000));
+	const int count =
+		epoll_wait(clients->epoll, events, 128, (int)((wait_ns + 999999) / 1000000));
 
 	for (int i = 0; i < count; i++) {
 		const uint64_t data = events[i].data.u64;
@@ -299,52 +300,81 @@ static bool is_something_waiting(const struct clients *clients)
 	return false;
 }
 
-int main(int argc, char **argv)
+struct options {
+	uint64_t udp_rate, tcp_rate, seconds;
+	const char *live;
+};
+
+static struct options options_parse(int argc, char **argv, struct clients *clients)
 {
 	static const struct option known[] = {
-		{ "ipv4", 1, 0, '4' },	   { "ipv6", 1, 0, '6' },     { "udp", 1, 0, 'u' },
-		{ "tcp", 1, 0, 't' },	   { "udp-port", 1, 0, 'U' }, { "tcp-port", 1, 0, 'T' },
-		{ "seconds", 1, 0, 's' },  { "live", 1, 0, 'l' },     { 0 },
+		{ "ipv4", 1, 0, '4' },	  { "ipv6", 1, 0, '6' },     { "udp", 1, 0, 'u' },
+		{ "tcp", 1, 0, 't' },	  { "udp-port", 1, 0, 'U' }, { "tcp-port", 1, 0, 'T' },
+		{ "seconds", 1, 0, 's' }, { "live", 1, 0, 'l' },     { 0 },
 	};
-	const struct rlimit files = { 65536, 65536 };
-	static struct clients clients = { .n_ipv4 = 10, .n_ipv6 = 10, .udp_port = 7, .tcp_port = 7 };
-	uint64_t udp_rate = 5, tcp_rate = 1, seconds = 10;
-	const char *live = NULL;
+	struct options options = { .udp_rate = 5, .tcp_rate = 1, .seconds = 10 };
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		switch (option) {
-		case '4': clients.n_ipv4 = (unsigned)tool_number(optarg, 65000); break;
-		case '6': clients.n_ipv6 = (unsigned)tool_number(optarg, 65000); break;
-		case 'u': udp_rate = tool_number(optarg, 100000); break;
-		case 't': tcp_rate = tool_number(optarg, 10000); break;
-		case 'U': clients.udp_port = (uint16_t)tool_number(optarg, 65535); break;
-		case 'T': clients.tcp_port = (uint16_t)tool_number(optarg, 65535); break;
-		case 's': seconds = tool_number(optarg, 86400); break;
-		case 'l': live = optarg; break;
-		default: return 2;
+		case '4':
+			clients->n_ipv4 = (unsigned)tool_number(optarg, 65000);
+			break;
+		case '6':
+			clients->n_ipv6 = (unsigned)tool_number(optarg, 65000);
+			break;
+		case 'u':
+			options.udp_rate = tool_number(optarg, 100000);
+			break;
+		case 't':
+			options.tcp_rate = tool_number(optarg, 10000);
+			break;
+		case 'U':
+			clients->udp_port = (uint16_t)tool_number(optarg, 65535);
+			break;
+		case 'T':
+			clients->tcp_port = (uint16_t)tool_number(optarg, 65535);
+			break;
+		case 's':
+			options.seconds = tool_number(optarg, 86400);
+			break;
+		case 'l':
+			options.live = optarg;
+			break;
+		default:
+			exit(2);
 		}
 	}
-	const unsigned n = clients.n_ipv4 + clients.n_ipv6;
-	if (!n || optind != argc)
+	if (clients->n_ipv4 + clients->n_ipv6 == 0 || optind != argc)
 		tool_die("usage: goodclients [options]; see goodclients.c");
-	setrlimit(RLIMIT_NOFILE, &files);
-	tool_catch_signals();
-	clients.epoll = epoll_create1(EPOLL_CLOEXEC);
-	clients.udp_fds = calloc(n, sizeof(int));
+	return options;
+}
+
+static void clients_open(struct clients *clients)
+{
+	const unsigned n = clients->n_ipv4 + clients->n_ipv6;
+
+	clients->epoll = epoll_create1(EPOLL_CLOEXEC);
+	clients->udp_fds = calloc(n, sizeof(int));
 	for (unsigned client = 0; client < n; client++) {
-		clients.udp_fds[client] = client_socket(&clients, client, SOCK_DGRAM, clients.udp_port);
-		if (clients.udp_fds[client] < 0)
+		const int fd = client_socket(clients, client, SOCK_DGRAM, clients->udp_port);
+
+		if (fd < 0)
 			tool_die("client %u has no address here: %s; lab.sh up NAME --clients %u",
 				 client, strerror(errno), n);
-		watch(&clients, clients.udp_fds[client], EPOLLIN, client);
+		clients->udp_fds[client] = fd;
+		watch(clients, fd, EPOLLIN, client);
 	}
-	tool_ready();
+}
 
-	/* Requests number i and connections number i are due at i / (clients * rate). */
-	const uint64_t start_ns = tool_now_ns(), end_ns = start_ns + seconds * 1000000000;
-	const double udp_step_ns = udp_rate ? 1e9 / (double)(udp_rate * n) : 1e18;
-	const double tcp_step_ns = tcp_rate ? 1e9 / (double)(tcp_rate * n) : 1e18;
+/* Requests number i and connections number i are due at i / (clients * rate). */
+static void clients_run(struct clients *clients, const struct options *options)
+{
+	const unsigned n = clients->n_ipv4 + clients->n_ipv6;
+	const uint64_t start_ns = tool_now_ns();
+	const uint64_t end_ns = start_ns + options->seconds * 1000000000;
+	const double udp_step_ns = options->udp_rate ? 1e9 / (double)(options->udp_rate * n) : 1e18;
+	const double tcp_step_ns = options->tcp_rate ? 1e9 / (double)(options->tcp_rate * n) : 1e18;
 	uint64_t n_udp = 0, n_tcp = 0, shown_ns = 0;
 
 	while (!tool_ended) {
@@ -354,25 +384,46 @@ int main(int argc, char **argv)
 
 		if (now_ns >= end_ns)
 			break;
-		if (udp_due_ns <= now_ns)
-			request_send(&clients, (unsigned)(n_udp++ % n));
-		if (tcp_due_ns <= now_ns)
-			connection_start(&clients, (unsigned)(n_tcp++ % n));
+		if (udp_due_ns <= now_ns && options->udp_rate)
+			request_send(clients, (unsigned)(n_udp++ % n));
+		if (tcp_due_ns <= now_ns && options->tcp_rate)
+			connection_start(clients, (unsigned)(n_tcp++ % n));
 		const uint64_t due_ns = udp_due_ns < tcp_due_ns ? udp_due_ns : tcp_due_ns;
-		events_handle(&clients, due_ns < end_ns ? due_ns : end_ns);
-		if (live && now_ns - shown_ns > 200000000) {
+		events_handle(clients, due_ns < end_ns ? due_ns : end_ns);
+		if (options->live && now_ns - shown_ns > 200000000) {
 			shown_ns = now_ns;
-			print_live(&clients, live);
+			print_live(clients, options->live);
 		}
 	}
-	/* Patience after the end: until all is answered, or TCP's is over, which is the longer. */
+}
+
+/* Waits until all is answered, or patience is over, or somebody ends us a second time. */
+static void clients_settle(struct clients *clients)
+{
 	const uint64_t over_ns = tool_now_ns() + TCP_PATIENCE_NS;
+
 	tool_ended = 0;
-	while (!tool_ended && is_something_waiting(&clients) && tool_now_ns() < over_ns)
-		events_handle(&clients, tool_now_ns() + 10000000);
-	for (size_t i = 0; i < clients.count; i++)
-		if (clients.exchanges[i].is_tcp && clients.exchanges[i].state == WAITING)
-			connection_end(&clients, &clients.exchanges[i], FAILED);
+	while (!tool_ended && is_something_waiting(clients) && tool_now_ns() < over_ns)
+		events_handle(clients, tool_now_ns() + 10000000);
+	for (size_t i = 0; i < clients->count; i++)
+		if (clients->exchanges[i].is_tcp && clients->exchanges[i].state == WAITING)
+			connection_end(clients, &clients->exchanges[i], FAILED);
+}
+
+int main(int argc, char **argv)
+{
+	const struct rlimit files = { 65536, 65536 };
+	static struct clients clients = {
+		.n_ipv4 = 10, .n_ipv6 = 10, .udp_port = 7, .tcp_port = 7
+	};
+	const struct options options = options_parse(argc, argv, &clients);
+
+	setrlimit(RLIMIT_NOFILE, &files);
+	tool_catch_signals();
+	clients_open(&clients);
+	tool_ready();
+	clients_run(&clients, &options);
+	clients_settle(&clients);
 	print(&clients, stdout, 0);
 	return 0;
 }

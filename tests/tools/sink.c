@@ -37,13 +37,15 @@
 #define CLASSES 32
 /* Where the link-layer address of a frame of the ring is: after its header, aligned (packet_mmap). */
 #define LINK_OFFSET                                                                                \
-	((sizeof(struct tpacket3_hdr) + TPACKET_ALIGNMENT - 1) / TPACKET_ALIGNMENT * TPACKET_ALIGNMENT)
+	((sizeof(struct tpacket3_hdr) + TPACKET_ALIGNMENT - 1) / TPACKET_ALIGNMENT *               \
+	 TPACKET_ALIGNMENT)
 
 struct tally {
 	uint64_t packets, bytes;
 };
 
-struct class {
+struct class
+{
 	char name[64];
 	struct ls_prefix prefix;
 	bool has_port;
@@ -222,8 +224,8 @@ static void print_tally(FILE *file, const struct tally *tally)
 
 static void print(const struct sink *sink, FILE *file)
 {
-	fprintf(file, "{\"packets\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"lost\":%" PRIu64
-		      ",\"classes\":{",
+	fprintf(file,
+		"{\"packets\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"classes\":{",
 		sink->all.packets, sink->all.bytes, sink->lost);
 	for (unsigned i = 0; i < sink->n_classes; i++) {
 		fprintf(file, "%s\"%s\":", i ? "," : "", sink->classes[i].name);
@@ -268,8 +270,10 @@ static struct class class_parse(const char *text)
 
 int main(int argc, char **argv)
 {
-	static const struct option known[] = { { "interface", 1, 0, 'i' }, { "class", 1, 0, 'c' },
-					       { "seconds", 1, 0, 't' },   { "live", 1, 0, 'l' },
+	static const struct option known[] = { { "interface", 1, 0, 'i' },
+					       { "class", 1, 0, 'c' },
+					       { "seconds", 1, 0, 't' },
+					       { "live", 1, 0, 'l' },
 					       { 0 } };
 	static struct sink sink;
 	const char *interface = NULL, *live = NULL;
@@ -279,19 +283,27 @@ int main(int argc, char **argv)
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		switch (option) {
-		case 'i': interface = optarg; break;
+		case 'i':
+			interface = optarg;
+			break;
 		case 'c':
 			if (sink.n_classes == CLASSES)
 				tool_die("--class: at most %d", CLASSES);
 			sink.classes[sink.n_classes++] = class_parse(optarg);
 			break;
-		case 't': seconds = tool_number(optarg, 86400); break;
-		case 'l': live = optarg; break;
-		default: return 2;
+		case 't':
+			seconds = tool_number(optarg, 86400);
+			break;
+		case 'l':
+			live = optarg;
+			break;
+		default:
+			return 2;
 		}
 	}
 	if (!interface || optind != argc)
-		tool_die("usage: sink --interface IFACE [--class NAME=PREFIX[@PORT]]… [--seconds N]");
+		tool_die(
+			"usage: sink --interface IFACE [--class NAME=PREFIX[@PORT]]… [--seconds N]");
 	tool_catch_signals();
 	ring_open(&sink, interface);
 	tool_ready();

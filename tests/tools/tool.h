@@ -72,8 +72,8 @@ static inline struct ls_prefix tool_prefix(const char *text)
 	const enum ls_prefix_error reason = ls_prefix_parse(text, strlen(text), &prefix);
 
 	if (reason != LS_PREFIX_OK)
-		tool_die("%s", ls_prefix_explain(reason, text, strlen(text), clause,
-						 sizeof(clause)));
+		tool_die("%s",
+			 ls_prefix_explain(reason, text, strlen(text), clause, sizeof(clause)));
 	return prefix;
 }
 

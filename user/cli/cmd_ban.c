@@ -50,9 +50,9 @@ static int open_for_bans(struct ls_cli *cli, enum ls_plane_access access, struct
 }
 
 /* Rounded up, so that a ban that stands never shows as 0. */
-static json_int_t seconds(uint64_t ns)
+static uint64_t seconds(uint64_t ns)
 {
-	return (json_int_t)((ns + 999999999) / 1000000000);
+	return (ns + LS_NS_PER_S - 1) / LS_NS_PER_S;
 }
 
 static json_t *ban_json(const struct ls_ban_entry *ban)
@@ -60,7 +60,7 @@ static json_t *ban_json(const struct ls_ban_entry *ban)
 	char text[LS_PREFIX_TEXT];
 
 	return json_pack("{s:s, s:I, s:o, s:s}", "source", ls_prefix_format(&ban->prefix, text),
-			 "remaining_seconds", seconds(ban->remaining_ns), "reason",
+			 "remaining_seconds", (json_int_t)seconds(ban->remaining_ns), "reason",
 			 ban->reason[0] ? json_string(ban->reason) : json_null(), "origin",
 			 origins[ban->origin]);
 }
@@ -138,7 +138,7 @@ static int report_ban(struct ls_cli *cli, struct ls_plane *plane, const struct l
 		ls_cli_note("%s is banned for longer already; that ban stays", text);
 	if (cli->json)
 		return ls_cli_print_json(ban_json(&bans[i]));
-	printf("%s: banned for %s\n", text, ls_human_time(bans[i].remaining_ns, left));
+	printf("%s: banned for %s\n", text, ls_human_time(seconds(bans[i].remaining_ns) * LS_NS_PER_S, left));
 	return ls_cli_flush();
 }
 
@@ -153,8 +153,10 @@ int ls_cmd_ban_add(struct ls_cli *cli)
 
 	if (r != LS_EXIT_DONE)
 		return r;
-	if (prefix.length == 0)
-		return ls_cli_usage("a ban of /0 would drop everybody, and is refused");
+	if (prefix.length == 0) {
+		ls_cli_note("cannot ban %s: it would drop everybody", cli->arguments[0]);
+		return LS_EXIT_FAILED;
+	}
 	if (ls_time_parse(cli->values[LS_OPTION_FOR], LS_NS_PER_S, LS_TIME_MAX_NS, &for_ns, &error) < 0)
 		return ls_cli_usage("--for: %s", error.text);
 	if (reason && strlen(reason) >= LS_BAN_TEXT_BYTES)
@@ -168,7 +170,8 @@ int ls_cmd_ban_add(struct ls_cli *cli)
 		r = check_ban(cli, plane, &prefix);
 	if (r != LS_EXIT_DONE)
 		return r;
-	const int added = ls_ban_add(plane, &prefix, for_ns, LS_ORIGIN_OPERATOR, reason, &error);
+	const int added = ls_ban_add(plane, NULL, &prefix, for_ns, LS_ORIGIN_OPERATOR, reason,
+				     &error);
 	if (added < 0)
 		return ls_cli_fail(&error);
 	r = added == 0 ? save(plane, "banned") : LS_EXIT_DONE;
@@ -183,14 +186,13 @@ int ls_cmd_ban_del(struct ls_cli *cli)
 	char text[LS_PREFIX_TEXT];
 	int r = read_source(cli->arguments[0], &prefix);
 
-	if (r == LS_EXIT_DONE && prefix.length == 0)
-		return ls_cli_usage("a ban of /0 cannot exist");
 	if (r == LS_EXIT_DONE)
 		r = open_for_bans(cli, LS_PLANE_WRITE, &plane);
 	if (r != LS_EXIT_DONE)
 		return r;
 	ls_prefix_format(&prefix, text);
-	const int deleted = ls_ban_del(plane, &prefix, &error);
+	const int deleted =
+		prefix.length ? ls_ban_del(plane, &prefix, &error) : LS_BAN_E_ABSENT;
 	if (deleted < 0)
 		return ls_cli_fail(&error);
 	if (deleted == LS_BAN_E_ABSENT) {
@@ -219,7 +221,7 @@ static int print_bans(const struct ls_ban_entry *bans, size_t count)
 	ls_table_cell(&table, "REASON");
 	for (size_t i = 0; i < count; i++) {
 		ls_table_cell(&table, "%s", ls_prefix_format(&bans[i].prefix, text));
-		ls_table_cell(&table, "%s", ls_human_time(bans[i].remaining_ns, left));
+		ls_table_cell(&table, "%s", ls_human_time(seconds(bans[i].remaining_ns) * LS_NS_PER_S, left));
 		ls_table_cell(&table, "%s", origins[bans[i].origin]);
 		ls_table_cell(&table, "%s", bans[i].reason[0] ? bans[i].reason : "-");
 	}

@@ -180,7 +180,8 @@ static int summary_print(const struct ls_policy *policy, const struct ls_replay_
 static int policy_replay(const struct ls_cli *cli, const struct ls_policy *policy,
 			 struct ls_replay_summary *ret_summary, struct ls_error *error)
 {
-	_cleanup_(sandbox_fini) struct sandbox sandbox = { .policy = policy, .verbose = cli->verbose };
+	_cleanup_(sandbox_fini) struct sandbox sandbox = { .policy = policy,
+							   .verbose = cli->verbose };
 	struct ls_replay_class classes[LS_CLASSES] = { 0 };
 
 	classes_name(policy, classes);

@@ -175,18 +175,15 @@ bool ls_ban_is_allowed(const struct ls_policy *policy, const struct ls_prefix *p
 	       !ls_lists_has_within(policy, LS_OUTCOME_DENY, prefix);
 }
 
-int ls_ban_add(struct ls_plane *plane, const struct ls_prefix *prefix, uint64_t for_ns,
-	       enum ls_origin origin, const char *reason, struct ls_error *error)
+int ls_ban_add(struct ls_plane *plane, const struct ls_policy *policy,
+	       const struct ls_prefix *prefix, uint64_t for_ns, enum ls_origin origin,
+	       const char *reason, struct ls_error *error)
 {
-	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
 	const uint64_t now_ns = ls_plane_now(plane);
-	const int r = ls_plane_policy(plane, &policy, NULL, error);
 
-	if (r < 0)
-		return r;
 	if (prefix->length == 0)
 		return ls_error_set(error, "cannot ban everybody: a ban of /0 is refused");
-	if (ls_ban_is_allowed(policy, prefix, NULL))
+	if (policy && ls_ban_is_allowed(policy, prefix, NULL))
 		return LS_BAN_E_ALLOWED;
 	const uint64_t end_ns = for_ns < END_NS_MAX - now_ns ? now_ns + for_ns : END_NS_MAX;
 	return add_end(plane, prefix, end_ns, LS_BAN_INFO(origin, 0), reason, error);
@@ -356,7 +353,6 @@ int ls_bans_carry(struct ls_plane *from, struct ls_plane *to, struct ls_error *e
 {
 	_cleanup_free_ struct ls_ban_entry *entries = NULL;
 	size_t count = 0;
-	int carried = 0;
 
 	if (!ls_plane_memory(from, LS_MAP_CONTROL, error))
 		return -EIO;
@@ -365,7 +361,6 @@ int ls_bans_carry(struct ls_plane *from, struct ls_plane *to, struct ls_error *e
 		/* A class keeps its name, not its slot, across versions: that text is what remains. */
 		r = add_end(to, &entries[i].prefix, ls_plane_now(to) + entries[i].remaining_ns,
 			    LS_BAN_INFO(entries[i].origin, LS_CLASS_SLOTS), entries[i].reason, error);
-		carried += r == 0;
 	}
-	return r < 0 ? r : carried;
+	return r < 0 ? r : 0; /* LS_BAN_E_LONGER: it is there */
 }

@@ -42,12 +42,14 @@ bool ls_ban_is_allowed(const struct ls_policy *policy, const struct ls_prefix *p
 		       bool *ret_inside);
 
 /*
- * Bans `prefix` (widened already, not /0) for `for_ns` from now, 1 ms to ten years. `reason` NULL or cut to
+ * Bans `prefix` (widened already, not /0) for `for_ns` from now, 1 ms to ten years. `policy` is the one in
+ * force: what it allows is not banned; NULL: that has been asked already. `reason` NULL or cut to
  * 63 bytes. The plane must be open for writing. LS_BAN_E_LONGER, LS_BAN_E_ALLOWED: nothing changed.
  * Negative with a line when both its sets are full of bans that last.
  */
-int ls_ban_add(struct ls_plane *plane, const struct ls_prefix *prefix, uint64_t for_ns,
-	       enum ls_origin origin, const char *reason, struct ls_error *error);
+int ls_ban_add(struct ls_plane *plane, const struct ls_policy *policy,
+	       const struct ls_prefix *prefix, uint64_t for_ns, enum ls_origin origin,
+	       const char *reason, struct ls_error *error);
 
 /* Removes exactly this ban. LS_BAN_E_ABSENT. */
 int ls_ban_del(struct ls_plane *plane, const struct ls_prefix *prefix, struct ls_error *error);

@@ -234,7 +234,7 @@ int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const cha
 
 /* ---- bans.c ---- */
 
-/* Puts the bans of `from` into `to`, whose layout of maps is another. How many; or negative with a line. */
+/* Puts the bans of `from` into `to`, whose layout of maps is another. 0 or negative with a line. */
 int ls_bans_carry(struct ls_plane *from, struct ls_plane *to, struct ls_error *error);
 
 /* ---- save.c ---- */

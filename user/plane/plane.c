@@ -164,18 +164,25 @@ void *ls_plane_memory(struct ls_plane *plane, enum ls_map map, struct ls_error *
 	return memory;
 }
 
-/* Opens one pin; read-only when the file system is. */
+/*
+ * Opens one pin. The kernel maps an array only through a descriptor that may write, even for reading; and a
+ * pin on a read-only file system opens only for reading. Then the map's number leads to it.
+ */
 static int open_pin(const struct ls_plane *plane, enum ls_map map)
 {
 	char path[PATH_MAX + 64];
 	LIBBPF_OPTS(bpf_obj_get_opts, read_only, .file_flags = BPF_F_RDONLY);
+	struct bpf_map_info info = { 0 };
+	__u32 length = sizeof(info);
 
 	snprintf(path, sizeof(path), "%s/%s", plane->directory, ls_map_name(map));
-	if (plane->access == LS_PLANE_READ) {
-		const int fd = bpf_obj_get_opts(path, &read_only);
+	int fd = bpf_obj_get(path);
+	if (fd >= 0 || errno != EROFS || plane->access == LS_PLANE_WRITE)
 		return fd < 0 ? -errno : fd;
-	}
-	const int fd = bpf_obj_get(path);
+	_cleanup_close_ int looking = bpf_obj_get_opts(path, &read_only);
+	if (looking < 0 || bpf_obj_get_info_by_fd(looking, &info, &length) < 0)
+		return -errno;
+	fd = bpf_map_get_fd_by_id(info.id);
 	return fd < 0 ? -errno : fd;
 }
 

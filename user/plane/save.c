@@ -217,7 +217,8 @@ static int origin_of(const char *text)
 }
 
 /* "SOURCE END ORIGIN REASON…" */
-static int put_ban(struct ls_plane *plane, char *line, uint64_t now_ns, struct ls_error *error)
+static int put_ban(struct ls_plane *plane, const struct ls_policy *policy, char *line,
+		   uint64_t now_ns, struct ls_error *error)
 {
 	char *rest = line;
 	const char *source = strsep(&rest, " ");
@@ -231,13 +232,14 @@ static int put_ban(struct ls_plane *plane, char *line, uint64_t now_ns, struct l
 		return ls_error_set(error, "cannot read the saved bans: '%s' is no ban", source);
 	if (end_ns <= now_ns)
 		return 0;
-	const int r = ls_ban_add(plane, &prefix, end_ns - now_ns, (enum ls_origin)origin,
-				 rest && *rest ? rest : NULL, error);
+	const int r = ls_ban_add(plane, policy, &prefix, end_ns - now_ns,
+				 (enum ls_origin)origin, rest && *rest ? rest : NULL, error);
 	return r < 0 ? r : 0; /* allowed now, or banned for longer: as it is */
 }
 
 int ls_save_read_bans(struct ls_plane *plane, struct ls_error *error)
 {
+	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
 	_cleanup_free_ char *text = NULL;
 	char path[PATH_BYTES];
 	char *at = NULL, *line;
@@ -247,8 +249,10 @@ int ls_save_read_bans(struct ls_plane *plane, struct ls_error *error)
 	if (access(path, F_OK) < 0 && errno == ENOENT)
 		return 0;
 	int r = read_lines(plane->instance, "bans", BANS_HEAD, &text, &at, error);
+	if (r == 0)
+		r = ls_plane_policy(plane, &policy, NULL, error);
 	while (r == 0 && (line = next_line(&at)))
-		r = put_ban(plane, line, now_ns, error);
+		r = put_ban(plane, policy, line, now_ns, error);
 	return r;
 }
 

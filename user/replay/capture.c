@@ -182,14 +182,15 @@ void ls_capture_close(struct ls_capture *capture)
 
 static int pcap_attach(struct ls_capture *capture, struct ls_error *error)
 {
-	static const cookie_io_functions_t functions = { .read = stream_read, .close = stream_close };
+	static const cookie_io_functions_t functions = { .read = stream_read,
+							 .close = stream_close };
 	char reason[PCAP_ERRBUF_SIZE] = "";
 	_cleanup_fclose_ FILE *stream = fopencookie(capture, "rb", functions);
 
 	if (!stream || setvbuf(stream, NULL, _IOFBF, STREAM_BYTES))
 		return ls_error_oom(error);
-	capture->pcap = pcap_fopen_offline_with_tstamp_precision(
-		stream, PCAP_TSTAMP_PRECISION_NANO, reason);
+	capture->pcap = pcap_fopen_offline_with_tstamp_precision(stream, PCAP_TSTAMP_PRECISION_NANO,
+								 reason);
 	if (!capture->pcap) {
 		ls_error_set(error, "cannot read '%s' as a capture: %s; pcap and pcapng are read",
 			     capture->name, reason);
@@ -201,10 +202,11 @@ static int pcap_attach(struct ls_capture *capture, struct ls_error *error)
 	if (link != DLT_EN10MB) {
 		const char *const text = pcap_datalink_val_to_name(link);
 
-		ls_error_set(error,
-			     "cannot replay '%s': its link type is %s (%d), and only Ethernet (1) has "
-			     "the header that the program reads; capture on an Ethernet interface",
-			     capture->name, text ? text : "unknown", link);
+		ls_error_set(
+			error,
+			"cannot replay '%s': its link type is %s (%d), and only Ethernet (1) has "
+			"the header that the program reads; capture on an Ethernet interface",
+			capture->name, text ? text : "unknown", link);
 		return -EPROTONOSUPPORT;
 	}
 	return 0;
@@ -222,8 +224,8 @@ int ls_capture_open(const char *path, struct ls_capture **ret_capture, struct ls
 	if (!capture->name)
 		return ls_error_oom(error);
 
-	capture->fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) :
-				 open(path, O_RDONLY | O_CLOEXEC);
+	capture->fd = is_stdin ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+			       : open(path, O_RDONLY | O_CLOEXEC);
 	if (capture->fd < 0)
 		return ls_error_set_errno(error, errno, "cannot open capture '%s'", capture->name);
 	int failed = head_fill(capture);

@@ -13,8 +13,9 @@ struct ls_error;
 
 /* One record. */
 struct ls_capture_packet {
-	uint64_t number;     /* from 1 */
-	uint64_t time_ns;    /* Unix time as written in the capture; saturates at LS_CAPTURE_TIME_MAX_NS */
+	uint64_t number; /* from 1 */
+	uint64_t
+		time_ns; /* Unix time as written in the capture; saturates at LS_CAPTURE_TIME_MAX_NS */
 	uint32_t wire_bytes; /* as claimed by the record, at least held_bytes */
 	uint32_t held_bytes; /* what the file holds of it */
 	const uint8_t *held; /* borrowed, until the next call */

@@ -137,7 +137,8 @@ static int lines_flush(struct replay *replay, struct ls_error *error)
 
 	replay->line_bytes = 0;
 	if (length && fwrite(replay->lines, 1, length, replay->request->packets) != length)
-		return ls_error_set_errno(error, errno ? errno : EIO, "cannot write the packets' lines");
+		return ls_error_set_errno(error, errno ? errno : EIO,
+					  "cannot write the packets' lines");
 	return 0;
 }
 
@@ -145,9 +146,9 @@ static int line_add(struct replay *replay, const struct ls_capture_packet *packe
 		    const struct ls_replay_abi *verdict, struct ls_error *error)
 {
 	const struct ls_replay_request *const request = replay->request;
-	const struct ls_replay_class *const class = verdict->class_index < request->n_classes ?
-							    &request->classes[verdict->class_index] :
-							    NULL;
+	const struct ls_replay_class *const class =
+		verdict->class_index < request->n_classes ? &request->classes[verdict->class_index]
+							  : NULL;
 	const char *const limit =
 		class && verdict->limit < LS_CLASS_LIMITS ? class->limits[verdict->limit] : NULL;
 
@@ -247,11 +248,12 @@ static int packet_judge(struct replay *replay, const struct ls_capture_packet *p
 				      replay->now_ns, ret_verdict);
 
 	if (failed)
-		return ls_error_set_errno(error, -failed, "cannot run the program on packet %llu of '%s'",
-					  (unsigned long long)packet->number,
-					  replay->request->capture);
+		return ls_error_set_errno(
+			error, -failed, "cannot run the program on packet %llu of '%s'",
+			(unsigned long long)packet->number, replay->request->capture);
 	if (ret_verdict->verdict >= LS_VERDICT_MAX || ret_verdict->reason >= LS_REASON_MAX) {
-		ls_error_set(error, "the program gave packet %llu verdict %u and reason %u, which this "
+		ls_error_set(error,
+			     "the program gave packet %llu verdict %u and reason %u, which this "
 			     "build does not know; rebuild it",
 			     (unsigned long long)packet->number, ret_verdict->verdict,
 			     ret_verdict->reason);

@@ -57,7 +57,7 @@ struct ls_replay_tally {
 };
 
 struct ls_replay_summary {
-	uint64_t packets, bytes; /* bytes as on the wire */
+	uint64_t packets, bytes;   /* bytes as on the wire */
 	uint64_t begin_ns, end_ns; /* Unix time of the first and of the latest packet */
 	struct ls_replay_tally total;
 	uint64_t reasons[LS_REASON_MAX];
