@@ -14,8 +14,9 @@
 #include "kern/lists.h"
 
 /* Steps 1 to 3. Returns 1 when the packet has its verdict. */
-LS_INLINE int ls_before_source(struct ls_job *job, enum ls_parse parse)
+LS_INLINE int ls_before_source(struct ls_cpu *cpu, enum ls_parse parse)
 {
+	struct ls_job *job = &cpu->job;
 	if (LS_UNLIKELY(parse == LS_PARSE_NON_IP)) {
 		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_NON_IP);
 		return 1;
@@ -28,19 +29,26 @@ LS_INLINE int ls_before_source(struct ls_job *job, enum ls_parse parse)
 			ls_job_refuse(job, LS_REASON_MALFORMED);
 		return 1;
 	}
-	if (LS_UNLIKELY(ls_is_control(&job->packet)) && ls_control_admits(job)) {
-		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_CONTROL);
-		return 1;
+	if (LS_UNLIKELY(ls_is_control(&job->packet))) {
+		ls_job_clock(cpu);
+		if (ls_control_admits(job)) {
+			ls_job_end(job, LS_VERDICT_PASS, LS_REASON_CONTROL);
+			return 1;
+		}
 	}
 	return 0;
 }
 
 /* Steps 4 to 7: lists, bans, ICMP errors. *ret_from_row: what the source's label does not rule out. */
-LS_INLINE int ls_by_source(struct ls_job *job, __u32 *ret_from_row)
+LS_INLINE int ls_by_source(struct ls_cpu *cpu, __u32 *ret_from_row)
 {
+	struct ls_job *job = &cpu->job;
 	__u8 list = LS_LIST_NONE;
 	if (job->word & (LS_WORD_LISTS4 | LS_WORD_LISTS6)) {
-		struct ls_label_abi *label = ls_label_of(job, ls_label(job, job->packet.source));
+		__u32 number = ls_label(job, job->packet.source);
+		/* Label 0 is no list and no factor; only `from` has to know of it. */
+		struct ls_label_abi *label =
+			number || job->word & LS_WORD_FROM ? ls_label_of(job, number) : 0;
 		if (label) {
 			list = label->list;
 			job->factor = label->factor;
@@ -51,7 +59,7 @@ LS_INLINE int ls_by_source(struct ls_job *job, __u32 *ret_from_row)
 		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_ALLOW);
 		return 1;
 	}
-	if (ls_is_banned(job)) {
+	if (ls_is_banned(cpu)) {
 		ls_job_refuse(job, LS_REASON_BAN);
 		return 1;
 	}
@@ -59,23 +67,27 @@ LS_INLINE int ls_by_source(struct ls_job *job, __u32 *ret_from_row)
 		ls_job_refuse(job, LS_REASON_DENY);
 		return 1;
 	}
-	if (LS_UNLIKELY(ls_is_icmp_error(&job->packet)) && ls_icmp_admits(job)) {
-		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_CONTROL);
-		return 1;
+	if (LS_UNLIKELY(ls_is_icmp_error(&job->packet))) {
+		ls_job_clock(cpu);
+		if (ls_icmp_admits(job)) {
+			ls_job_end(job, LS_VERDICT_PASS, LS_REASON_CONTROL);
+			return 1;
+		}
 	}
 	return 0;
 }
 
-LS_INLINE void ls_judge(struct ls_job *job, enum ls_parse parse)
+LS_INLINE void ls_judge(struct ls_cpu *cpu, enum ls_parse parse)
 {
+	struct ls_job *job = &cpu->job;
 	__u32 from_row = 0;
-	if (ls_before_source(job, parse) || ls_by_source(job, &from_row))
+	if (ls_before_source(cpu, parse) || ls_by_source(cpu, &from_row))
 		return;
 	job->class_index = ls_classify(job, from_row);
 	if (job->class_index == LS_NO_CLASS)
-		ls_judge_unmatched(job);
+		ls_judge_unmatched(cpu);
 	else
-		ls_judge_class(job);
+		ls_judge_class(cpu);
 }
 
 /* Reads of the first buffer, which is all that a program without frags is given. */
@@ -148,7 +160,7 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 	if (LS_UNLIKELY(parse == LS_PARSE_EXTENSIONS))
 		parse = (enum ls_parse)(has_frags ? ls_walk_frags(ctx, job, (__u32)bytes)
 						  : ls_walk(ctx, job));
-	ls_judge(job, parse);
+	ls_judge(cpu, parse);
 	ls_count(job, ctx->ingress_ifindex);
 	if (ls_is_replay)
 		ls_report(job);

@@ -60,14 +60,15 @@ __attribute__((noinline)) int ls_is_banned_prefix(const struct ls_job *job, __u6
 }
 
 /* Whether the source is banned. */
-LS_INLINE int ls_is_banned(struct ls_job *job)
+LS_INLINE int ls_is_banned(struct ls_cpu *cpu)
 {
+	struct ls_job *job = &cpu->job;
 	int is_ipv6 = job->packet.family == 6;
 	__u64 lengths = is_ipv6 ? LS_READ_ONCE(ls_control.ban_lengths6)
 				: LS_READ_ONCE(ls_control.ban_lengths4);
 	if (LS_LIKELY(!lengths))
 		return 0;
-	ls_job_clock(job);
+	ls_job_clock(cpu);
 	__u32 whole = is_ipv6 ? 64 : 32;
 	__u64 bit = 1ULL << (whole - 1);
 	if (lengths & bit && ls_ban_probe(ls_ban_subject(ls_ban_word(&job->packet), whole, is_ipv6),

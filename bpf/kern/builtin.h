@@ -14,12 +14,11 @@
 #define LS_ICMP_COST (64ULL * 1000000000 / 10)
 #define LS_ICMP_TAU (20 * LS_ICMP_COST)
 
-/* 1: within the node's budget for what keeps links alive, and charged to it. */
+/* 1: within the node's budget for what keeps links alive, and charged to it. The clock must be set. */
 __attribute__((noinline)) int ls_control_admits(struct ls_job *job)
 {
 	if (!job)
 		return 0;
-	ls_job_clock(job);
 	__u32 slot = LS_SLOT_CONTROL;
 	struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
 	if (!shared)
@@ -36,12 +35,11 @@ __attribute__((noinline)) int ls_control_admits(struct ls_job *job)
 	return 1;
 }
 
-/* 1: an ICMP error within its source's budget, and charged to it. */
+/* 1: an ICMP error within its source's budget, and charged to it. The clock must be set. */
 __attribute__((noinline)) int ls_icmp_admits(struct ls_job *job)
 {
 	if (!job)
 		return 0;
-	ls_job_clock(job);
 	struct ls_limit_abi limit = {
 		.mult = LS_ICMP_COST,
 		.cap = 1,

@@ -61,31 +61,20 @@ LS_INLINE __u64 ls_row_word(__u32 half, __u32 word, __u32 row)
 	return bits ? *bits : 0;
 }
 
-/* Position of the lowest bit of a word that is not 0, by halves: BPF has no instruction for it. */
+/*
+ * Position of the lowest bit of a word that is not 0: BPF has no instruction for it, so it is multiplied by a de
+ * Bruijn sequence, whose top six bits then tell (Leiserson, Prokop and Randall, "Using de Bruijn sequences to
+ * index a 1 in a computer word", 1998).
+ */
+static const __u8 ls_bit_position[64] = {
+	0,  1,	48, 2,	57, 49, 28, 3,	61, 58, 50, 42, 38, 29, 17, 4,	62, 55, 59, 36, 53, 51,
+	43, 22, 45, 39, 33, 30, 24, 18, 12, 5,	63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21,
+	44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9,	13, 8,	7,  6,
+};
+
 LS_INLINE __u32 ls_lowest_bit(__u64 bits)
 {
-	__u32 position = 0;
-	if (!(bits & 0xffffffffULL)) {
-		position += 32;
-		bits >>= 32;
-	}
-	if (!(bits & 0xffff)) {
-		position += 16;
-		bits >>= 16;
-	}
-	if (!(bits & 0xff)) {
-		position += 8;
-		bits >>= 8;
-	}
-	if (!(bits & 0xf)) {
-		position += 4;
-		bits >>= 4;
-	}
-	if (!(bits & 3)) {
-		position += 2;
-		bits >>= 2;
-	}
-	return position + !(bits & 1);
+	return ls_bit_position[(bits & -bits) * 0x03f79d71b4cb0a89ULL >> 58];
 }
 
 /* The rarer dimensions, of a job whose first row left `bits` of `word`. */
@@ -111,12 +100,16 @@ __attribute__((noinline)) __u64 ls_classify_more(const struct ls_job *job, __u64
 	return bits;
 }
 
+_Static_assert(LS_DIRECT_NONE == LS_NO_CLASS, "a row that holds a class is the answer");
+
 #define LS_WORD_MORE                                                                               \
 	(LS_WORD_SOURCE_PORTS | LS_WORD_VLAN | LS_WORD_FLAGS | LS_WORD_FROM | LS_WORD_TO)
 
 /* Index of the first class that matches, or LS_NO_CLASS. from_row: of the source's label. */
 LS_INLINE __u32 ls_classify(const struct ls_job *job, __u32 from_row)
 {
+	if (LS_LIKELY(job->word & LS_WORD_DIRECT))
+		return ls_row_port(job); /* LS_DIRECT_NONE is LS_NO_CLASS */
 	__u32 words = job->word >> LS_WORD_WORDS_SHIFT & 7;
 	__u32 row = job->word & LS_WORD_PORTS ? ls_row_port(job) : 0;
 #pragma clang loop unroll(disable)

@@ -42,8 +42,9 @@ LS_INLINE __u64 ls_clock_read(struct ls_cpu *cpu)
 }
 
 /* Sets the job's three clocks, once. */
-LS_INLINE void ls_job_clock(struct ls_job *job)
+LS_INLINE void ls_job_clock(struct ls_cpu *cpu)
 {
+	struct ls_job *job = &cpu->job;
 	if (job->clocked)
 		return;
 	job->clocked = 1;
@@ -51,10 +52,7 @@ LS_INLINE void ls_job_clock(struct ls_job *job)
 		job->wall_ns = ls_replay.now_ns;
 		job->now_ns = job->wall_ns - ls_control.epoch_ns;
 	} else {
-		__u32 index = job->cpu;
-		struct ls_cpu *cpu = bpf_map_lookup_elem(&ls_cpus, &index);
-		__u64 now = cpu ? ls_clock_read(cpu) : bpf_ktime_get_ns();
-		job->now_ns = now - ls_control.epoch_ns;
+		job->now_ns = ls_clock_read(cpu) - ls_control.epoch_ns;
 		job->wall_ns = ls_control.wall_ns + job->now_ns;
 	}
 	job->now = job->now_ns << LS_TICKS_PER_NS_SHIFT;

@@ -98,18 +98,83 @@ __attribute__((noinline)) int ls_limits_many(struct ls_job *job)
 	return refusal;
 }
 
-/* One limit and no overload: the common case, without a call. */
-LS_INLINE int ls_limits_one(struct ls_job *job, struct ls_class_abi *class)
+/*
+ * The short way: all limits are token buckets of the source in the short table (LS_CLASS_F_QUICK), so they share
+ * one set, hashed and fetched once, and there is nothing to order. What is not simple about it, a newcomer to
+ * several limits or another CPU in the way, goes to ls_limits_many() before anything is charged. It halves the cost
+ * of a verdict against that.
+ */
+LS_INLINE int ls_quick_claim(struct ls_job *job, struct ls_ways *ways, __u32 set, __u64 key,
+			     __u64 next)
 {
-	struct ls_pending *pending = ls_pending_of(job, 0);
-	if (!pending)
+	__u32 way = (__u32)ls_way_to_claim(job, LS_TABLE_SHORT, set);
+	if (way >= LS_WAYS)
+		return 0;
+	struct ls_way *free = &ways->way[way];
+	__u64 state = LS_READ_ONCE(free->state);
+	if (state == LS_STATE_BUSY ||
+	    __sync_val_compare_and_swap(&free->state, state, LS_STATE_BUSY) != state)
+		return 0;
+	LS_WRITE_ONCE(free->key, key);
+	__sync_lock_test_and_set(&free->state, next); /* an exchange: orders the key before it */
+	return 1;
+}
+
+LS_INLINE int ls_limits_quick(struct ls_cpu *cpu, struct ls_class_abi *class)
+{
+	struct ls_job *job = &cpu->job;
+	struct ls_hash hash =
+		ls_hash_source(ls_control.hash_key, class->slot, LS_ABI_PER_SOURCE, &job->packet);
+	__u32 set = ls_table_set(LS_TABLE_SHORT, hash);
+	struct ls_ways *ways = ls_ways_at(set);
+	if (!ways)
 		return (int)LS_REFUSAL(0, LS_ASK_INTERNAL);
-	int answer = ls_ask(job, &class->limit[0], class->slot, pending);
-	if (answer == LS_ASK_OK)
-		answer = LS_LIKELY(ls_commit_once(job, &class->limit[0], pending))
-				 ? LS_ASK_OK
-				 : ls_commit_at(job, 0, 0);
-	return (int)LS_REFUSAL(0, (__u32)answer);
+	__u32 n = class->n_limits;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
+		if (i >= n)
+			break;
+		const struct ls_limit_abi *limit = &class->limit[i];
+		struct ls_pending *pending = &cpu->pending[i];
+		__u64 cost = ls_cost(job, limit);
+		pending->at = LS_AT_NOWHERE;
+		if (!cost)
+			continue;
+		if (LS_UNLIKELY(job->factor > 1))
+			cost /= job->factor;
+		__u64 key = ls_hash_key(hash, limit->slot), state = 0, next = 0;
+		__u32 way = ls_way_find(ways, key, &state);
+		if (way == LS_WAY_NONE)
+			state = 0;
+		if (!ls_bucket_take(state, job->now, cost, limit->tau, limit->clamp, &next))
+			return (int)LS_REFUSAL(i, LS_ASK_REFUSED);
+		if (way == LS_WAY_NONE) {
+			if (n == 1 && ls_quick_claim(job, ways, set, key, next))
+				return 0;
+			return ls_limits_many(job);
+		}
+		pending->at = LS_AT_WAY;
+		pending->set = set;
+		pending->way = (__u8)way;
+		pending->cost = cost;
+		pending->state = state;
+		pending->next = next;
+	}
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
+		if (i >= n)
+			break;
+		struct ls_pending *pending = &cpu->pending[i];
+		if (pending->at == LS_AT_NOWHERE)
+			continue;
+		__u64 *state = &ways->way[pending->way & (LS_WAYS - 1)].state;
+		if (__sync_val_compare_and_swap(state, pending->state, pending->next) ==
+		    pending->state)
+			continue;
+		ls_undo(job, (1U << i) - 1);
+		return ls_limits_many(job);
+	}
+	return 0;
 }
 
 /* Says of a refused packet what it is counted as; class may be NULL (then only overload refuses). */
@@ -142,8 +207,9 @@ LS_INLINE void ls_refused(struct ls_job *job, struct ls_class_abi *class, __u32 
 }
 
 /* Judges a packet of a class. */
-LS_INLINE void ls_judge_class(struct ls_job *job)
+LS_INLINE void ls_judge_class(struct ls_cpu *cpu)
 {
+	struct ls_job *job = &cpu->job;
 	struct ls_class_abi *class = ls_job_class(job);
 	if (!class) {
 		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_INTERNAL);
@@ -155,9 +221,10 @@ LS_INLINE void ls_judge_class(struct ls_job *job)
 	int overload = (job->word & LS_WORD_OVERLOAD) != 0;
 	if (!class->n_limits && !overload)
 		return;
-	ls_job_clock(job);
-	__u32 refusal = (__u32)(class->n_limits == 1 && !overload ? ls_limits_one(job, class)
-								  : ls_limits_many(job));
+	ls_job_clock(cpu);
+	__u32 refusal = (__u32)(class->flags & LS_CLASS_F_QUICK && !overload
+					? ls_limits_quick(cpu, class)
+					: ls_limits_many(job));
 	__u32 answer = LS_REFUSAL_ANSWER(refusal);
 	if (LS_LIKELY(answer == LS_ASK_OK))
 		return;
@@ -170,12 +237,13 @@ LS_INLINE void ls_judge_class(struct ls_job *job)
 }
 
 /* Judges a packet of no class. */
-LS_INLINE void ls_judge_unmatched(struct ls_job *job)
+LS_INLINE void ls_judge_unmatched(struct ls_cpu *cpu)
 {
+	struct ls_job *job = &cpu->job;
 	ls_job_end(job, LS_VERDICT_PASS, LS_REASON_UNMATCHED);
 	if (!(job->word & LS_WORD_OVERLOAD))
 		return;
-	ls_job_clock(job);
+	ls_job_clock(cpu);
 	if (ls_limits_many(job))
 		ls_refused(job, 0, LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
 }

@@ -66,6 +66,24 @@ LS_INLINE int ls_net6_hit(const struct ls_net6 *net, struct ls_address address, 
 	return net->length == length && net->high == address.high && net->low == address.low;
 }
 
+/* 0: no entry has these hashes. */
+LS_INLINE int ls_filter6_may_hold(void *lists, const struct ls_generation_abi *generation,
+				  __u64 first, __u64 second)
+{
+	__u32 index =
+		generation->filter6 + (__u32)(first >> ((64U - generation->filter6_bits) & 63U));
+	struct ls_line *line = bpf_map_lookup_elem(lists, &index);
+	if (!line)
+		return 1;
+	__u64 all = 1;
+#pragma clang loop unroll(full)
+	for (int i = 0; i < LS_FILTER6_BITS; i++) {
+		__u32 bit = (__u32)LS_FILTER6_BIT(second, i);
+		all &= line->word[bit >> 6] >> (bit & 63);
+	}
+	return (int)all;
+}
+
 /* The label of (address masked to length), or -1 when neither prefix nor marker stands there. */
 LS_INLINE int ls_net6_probe(void *lists, const struct ls_generation_abi *generation,
 			    struct ls_address address, __u32 length)
@@ -76,6 +94,8 @@ LS_INLINE int ls_net6_probe(void *lists, const struct ls_generation_abi *generat
 	__u32 shift = (64U - generation->nets6_bits) & 63U;
 	__u64 first = a * seed[0] + b * seed[1] + c * seed[2] + d * seed[3] + length * seed[4];
 	__u64 second = a * seed[5] + b * seed[6] + c * seed[7] + d * seed[1] + length * seed[3];
+	if (!ls_filter6_may_hold(lists, generation, first, second))
+		return -1;
 #pragma clang loop unroll(disable)
 	for (int choice = 0; choice < 2; choice++) {
 		__u32 index = generation->nets6 + (__u32)((choice ? second : first) >> shift);
@@ -102,6 +122,8 @@ __attribute__((noinline)) int ls_label_net6(__u32 half, __u64 high, __u64 low)
 	int from = 0, to = (int)generation->n_lengths6 - 1;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < 8; i++) { /* 2^8 > the 128 lengths there are */
+		from = (int)ls_opaque((__u32)from);
+		to = (int)ls_opaque((__u32)to);
 		if (from > to)
 			break;
 		__u32 middle = (__u32)(from + to) / 2;

@@ -29,6 +29,12 @@
 #define LS_WORD_FROM (1ULL << 9)
 #define LS_WORD_TO (1ULL << 10)
 #define LS_WORD_OVERLOAD (1ULL << 11)
+/*
+ * Protocols and destination ports are all that any class asks for: the rows of LS_CHUNKS_TCP to _SCTP and of
+ * LS_OTHER_PROTOCOL hold the class itself, or LS_DIRECT_NONE, instead of a row.
+ */
+#define LS_WORD_DIRECT (1ULL << 13)
+#define LS_DIRECT_NONE 0xffffU
 #define LS_WORD_TIMED (1ULL << 12) /* look at off_until, panic_until and confirm_until */
 #define LS_WORD_WORDS_SHIFT 16	   /* class bitmap words in use, 0 to 4: three bits */
 #define LS_WORD_NUMBER_SHIFT 32	   /* the generation number that people see, from 1 */

@@ -69,6 +69,8 @@ struct ls_limit_abi {
 
 #define LS_CLASS_F_MONITOR 1U
 #define LS_CLASS_F_BAN 2U
+/* All limits are token buckets per source in the short table: kern/judge.h has a short way for them. */
+#define LS_CLASS_F_QUICK 4U
 
 /* One class: a line of its own and one for each limit. */
 struct ls_class_abi {
@@ -151,6 +153,10 @@ struct ls_rows_abi {
  *     a prefix of length 25 + i lies in this /24
  *   lines [hosts4, hosts4 + 2^hosts4_bits): buckets of 8 longer IPv4 prefixes
  *   lines [nets6, nets6 + 2^nets6_bits): buckets of 2 IPv6 prefixes and markers
+ *   lines [filter6, filter6 + 2^filter6_bits): a blocked Bloom filter of those (Putze, Sanders and Singler,
+ *     "Cache-, hash- and space-efficient Bloom filters", 2009): LS_FILTER6_BITS bits in one line for each.
+ *     Most steps of the bisection find nothing; they then read a line of a table that the cache holds
+ *     instead of two of one that it does not.
  * A bucket is chosen by either of two hashes; user space places entries so that all fit.
  */
 struct ls_line {
@@ -171,6 +177,10 @@ struct ls_net6 {
 
 #define LS_NETS6_LINE 2
 
+/* Bit number i of an entry in its line of the filter, out of its second hash (whose high bits are the good ones). */
+#define LS_FILTER6_BITS 3
+#define LS_FILTER6_BIT(second_hash, i) ((second_hash) >> (55 - 9 * (i)) & 511)
+
 /* Per generation, what the stages need to find their tables: part of the control record. */
 struct ls_generation_abi {
 	__u32 cells4; /* lines; 0 or 2^19 */
@@ -185,7 +195,9 @@ struct ls_generation_abi {
 	__u32 n_classes;
 	__u64 seed[8];			/* odd multipliers of the list hashes */
 	__u8 lengths6[LS_LENGTHS6 + 7]; /* ascending; searched by bisection */
-	__u64 pad1[4];
+	__u32 filter6;
+	__u32 filter6_bits;
+	__u64 pad1[3];
 	/* overload max: GCRA of both kinds; mult 0: not given */
 	struct ls_limit_abi overload_packets;
 	struct ls_limit_abi overload_connections;

@@ -19,4 +19,5 @@ fi
 data=$root/../shared/data
 [ -d "$data" ] || data=
 set -o pipefail
-timeout 600 "$out/bench" "$build/bench.json" ${data:+"$data"} | tee "$build/bench.txt"
+export LS_OWN_SESSION=1
+setsid -w timeout 600 "$out/bench" "$build/bench.json" ${data:+"$data"} | tee "$build/bench.txt"

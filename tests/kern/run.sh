@@ -19,8 +19,9 @@ if [ "$(id -u)" != 0 ]; then
 fi
 "$root/tests/tools/gen.sh" "$out" $(printf "$here/%s.c " "${tests[@]}") 2>&1 || exit 1
 status=0
+export LS_OWN_SESSION=1
 for test in "${tests[@]}"; do
-	timeout 300 "$out/$test"
+	setsid -w timeout 300 "$out/$test"
 	code=$?
 	[ $code = 0 ] || status=1
 	[ $code -le 1 ] || echo "not ok $test: ended with $code"

@@ -274,6 +274,13 @@ void gen_pin(unsigned cpu)
 void gen_prefer(void)
 {
 	setpriority(PRIO_PROCESS, 0, -20);
+	/* Where sessions are grouped, niceness counts within a session only. One of our own can be favoured. */
+	const char *own = getenv("LS_OWN_SESSION");
+	FILE *group = own && strcmp(own, "1") == 0 ? fopen("/proc/self/autogroup", "w") : NULL;
+	if (group) {
+		fputs("-20", group);
+		fclose(group);
+	}
 }
 
 void gen_hurry(void)

@@ -83,7 +83,8 @@ int gen_once(int program_fd, const struct gen_frame *frame);
 
 /* The calling thread stays on one CPU. */
 void gen_pin(unsigned cpu);
-/* The calling thread and those that it starts get most of a CPU that others want, too. */
+/* The calling thread and those that it starts get most of a CPU that others want, too; with LS_OWN_SESSION=1 in
+ * the environment also beside other sessions. */
 void gen_prefer(void);
 /* The calling thread goes before all that is not real-time, where the kernel lets it; for short runs. */
 void gen_hurry(void);

@@ -145,6 +145,11 @@ static inline int lookup_class(const struct ls_image *image, const struct lookup
 	const unsigned words = image->word >> LS_WORD_WORDS_SHIFT & 7;
 	unsigned rows[6] = { 0 };
 
+	if (image->word & LS_WORD_DIRECT) {
+		const unsigned class = lookup_port_row(image, packet);
+
+		return class == LS_DIRECT_NONE ? -1 : (int)class;
+	}
 	if (image->word & LS_WORD_PORTS)
 		rows[0] = lookup_port_row(image, packet);
 	if (image->word & LS_WORD_SOURCE_PORTS)

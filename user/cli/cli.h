@@ -56,10 +56,10 @@ struct ls_verb {
 	const char *name;      /* one word, or two: "policy check" */
 	const char *arguments; /* as shown in help */
 	size_t min_arguments, max_arguments;
-	unsigned allowed, required; /* options: LS_BIT(…) */
-	bool takes_interface; /* -i applies */
-	const char *help;    /* one line */
-	const char *example; /* what follows the program's name */
+	unsigned allowed, required;	/* options: LS_BIT(…) */
+	bool takes_interface;		/* -i applies */
+	const char *help;		/* one line */
+	const char *example;		/* what follows the program's name */
 	int (*run)(struct ls_cli *cli); /* NULL: not in this version */
 };
 

@@ -30,8 +30,8 @@ static json_t *interfaces_json(const struct ls_plane_status *status)
 		json_t *row = json_pack("{s:s, s:I, s:s, s:o, s:I, s:o, s:s}", "name",
 					interface->name, "ifindex", (json_int_t)interface->ifindex,
 					"attach", ls_plane_mode_name(interface->mode), "program_id",
-					interface->program_id ? json_integer(interface->program_id) :
-								json_null(),
+					interface->program_id ? json_integer(interface->program_id)
+							      : json_null(),
 					"link_id", (json_int_t)interface->link_id, "mtu",
 					interface->mtu ? json_integer(interface->mtu) : json_null(),
 					"since", ls_stamp_format(interface->since_ns, since));
@@ -53,22 +53,21 @@ static json_t *status_json(const struct ls_plane_status *status)
 
 	for (size_t i = 0; i < status->n_degraded; i++)
 		json_array_append_new(degraded, json_string(status->degraded[i]));
-	return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:s, s:I}", "instance",
-			 status->instance, "version", status->version, "generation",
-			 (json_int_t)status->generation, "mode",
-			 status->monitor ? "monitor" : "enforce", "policy_sha256",
-			 ls_sha256_format(status->policy_sha256, sha256), "confirm_seconds",
-			 seconds_json(status->confirm_ns), "interfaces", interfaces_json(status),
-			 "degraded", degraded, "since",
-			 ls_stamp_format(status->published_ns, since), "capacity",
-			 (json_int_t)status->sources);
+	return json_pack(
+		"{s:s, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:s, s:I}", "instance", status->instance,
+		"version", status->version, "generation", (json_int_t)status->generation, "mode",
+		status->monitor ? "monitor" : "enforce", "policy_sha256",
+		ls_sha256_format(status->policy_sha256, sha256), "confirm_seconds",
+		seconds_json(status->confirm_ns), "interfaces", interfaces_json(status), "degraded",
+		degraded, "since", ls_stamp_format(status->published_ns, since), "capacity",
+		(json_int_t)status->sources);
 }
 
 static void print_interfaces(const struct ls_plane_status *status)
 {
 	_cleanup_table_ struct ls_table table;
-	static const char *const heads[] = { "INTERFACE", "INDEX", "ATTACH", "PROGRAM", "LINK", "MTU",
-					     "SINCE" };
+	static const char *const heads[] = { "INTERFACE", "INDEX", "ATTACH", "PROGRAM",
+					     "LINK",	  "MTU",   "SINCE" };
 	char since[LS_STAMP_TEXT];
 
 	ls_table_init(&table, 7, 0x3a);
@@ -166,8 +165,9 @@ static int guard_session(struct ls_cli *cli, const struct ls_policy *policy)
 		plane = NULL; /* attach itself says what is wrong with it */
 	if (!ls_session_is_cut(policy, plane, &session, &why))
 		return LS_EXIT_DONE;
-	ls_cli_note("this would cut your own session from %s: %s; nothing was changed; add it to 'allow', or use --yes",
-		    ls_prefix_format(&session, text), why);
+	ls_cli_note(
+		"this would cut your own session from %s: %s; nothing was changed; add it to 'allow', or use --yes",
+		ls_prefix_format(&session, text), why);
 	return LS_EXIT_FAILED;
 }
 
@@ -237,7 +237,8 @@ int ls_cmd_detach(struct ls_cli *cli)
 	const bool all = ls_cli_has(cli, LS_OPTION_ALL);
 
 	if (all == (cli->n_arguments > 0))
-		return ls_cli_usage("'detach' needs either interfaces or --all; for example: loadshed detach eth0");
+		return ls_cli_usage(
+			"'detach' needs either interfaces or --all; for example: loadshed detach eth0");
 	const int r = ls_plane_detach(cli->instance, cli->arguments, cli->n_arguments, &notes,
 				      &detached, &error);
 	ls_cli_notes(&notes);

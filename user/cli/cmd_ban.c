@@ -30,8 +30,8 @@ static int read_source(const char *text, struct ls_prefix *ret)
 	const enum ls_prefix_error reason = ls_prefix_parse(text, strlen(text), &prefix);
 
 	if (reason != LS_PREFIX_OK)
-		return ls_cli_usage("%s",
-				    ls_prefix_explain(reason, text, strlen(text), clause, sizeof(clause)));
+		return ls_cli_usage("%s", ls_prefix_explain(reason, text, strlen(text), clause,
+							    sizeof(clause)));
 	*ret = ls_ban_widen(prefix);
 	if (!ls_prefix_equal(ret, &prefix))
 		ls_cli_note("%s is widened to %s: a /64 is one source", text,
@@ -76,8 +76,7 @@ static bool cuts_session(struct ls_plane *plane, const struct ls_policy *policy,
 	    (ls_plane_status(plane, &status, NULL) == 0 && status.monitor))
 		return false;
 	wide = ls_ban_widen(*ret_session);
-	return ls_prefix_contains(prefix, &wide) &&
-	       !ls_ban_is_allowed(policy, ret_session, NULL);
+	return ls_prefix_contains(prefix, &wide) && !ls_ban_is_allowed(policy, ret_session, NULL);
 }
 
 /* What must be known before a ban stands. */
@@ -93,13 +92,15 @@ static int check_ban(struct ls_cli *cli, struct ls_plane *plane, const struct ls
 	if (ls_plane_policy(plane, &policy, NULL, &error) < 0)
 		return ls_cli_fail(&error);
 	if (ls_ban_is_allowed(policy, prefix, &inside)) {
-		ls_cli_note("cannot ban %s: the policy allows it, so the ban would never apply; take it out of 'allow' first",
-			    text);
+		ls_cli_note(
+			"cannot ban %s: the policy allows it, so the ban would never apply; take it out of 'allow' first",
+			text);
 		return LS_EXIT_FAILED;
 	}
 	if (!ls_cli_has(cli, LS_OPTION_YES) && cuts_session(plane, policy, prefix, &session)) {
-		ls_cli_note("banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
-			    text, ls_prefix_format(&session, own));
+		ls_cli_note(
+			"banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
+			text, ls_prefix_format(&session, own));
 		return LS_EXIT_FAILED;
 	}
 	if (inside)
@@ -138,7 +139,8 @@ static int report_ban(struct ls_cli *cli, struct ls_plane *plane, const struct l
 		ls_cli_note("%s is banned for longer already; that ban stays", text);
 	if (cli->json)
 		return ls_cli_print_json(ban_json(&bans[i]));
-	printf("%s: banned for %s\n", text, ls_human_time(seconds(bans[i].remaining_ns) * LS_NS_PER_S, left));
+	printf("%s: banned for %s\n", text,
+	       ls_human_time(seconds(bans[i].remaining_ns) * LS_NS_PER_S, left));
 	return ls_cli_flush();
 }
 
@@ -157,21 +159,23 @@ int ls_cmd_ban_add(struct ls_cli *cli)
 		ls_cli_note("cannot ban %s: it would drop everybody", cli->arguments[0]);
 		return LS_EXIT_FAILED;
 	}
-	if (ls_time_parse(cli->values[LS_OPTION_FOR], LS_NS_PER_S, LS_TIME_MAX_NS, &for_ns, &error) < 0)
+	if (ls_time_parse(cli->values[LS_OPTION_FOR], LS_NS_PER_S, LS_TIME_MAX_NS, &for_ns,
+			  &error) < 0)
 		return ls_cli_usage("--for: %s", error.text);
 	if (reason && strlen(reason) >= LS_BAN_TEXT_BYTES)
-		return ls_cli_usage("--reason: at most %d bytes, this has %zu", LS_BAN_TEXT_BYTES - 1,
-				    strlen(reason));
+		return ls_cli_usage("--reason: at most %d bytes, this has %zu",
+				    LS_BAN_TEXT_BYTES - 1, strlen(reason));
 	for (const char *at = reason ? reason : ""; *at; at++)
 		if ((unsigned char)*at < ' ' || *at == 0x7f)
-			return ls_cli_usage("--reason: one line of text, without control characters");
+			return ls_cli_usage(
+				"--reason: one line of text, without control characters");
 	r = open_for_bans(cli, LS_PLANE_WRITE, &plane);
 	if (r == LS_EXIT_DONE)
 		r = check_ban(cli, plane, &prefix);
 	if (r != LS_EXIT_DONE)
 		return r;
-	const int added = ls_ban_add(plane, NULL, &prefix, for_ns, LS_ORIGIN_OPERATOR, reason,
-				     &error);
+	const int added =
+		ls_ban_add(plane, NULL, &prefix, for_ns, LS_ORIGIN_OPERATOR, reason, &error);
 	if (added < 0)
 		return ls_cli_fail(&error);
 	r = added == 0 ? save(plane, "banned") : LS_EXIT_DONE;
@@ -191,13 +195,13 @@ int ls_cmd_ban_del(struct ls_cli *cli)
 	if (r != LS_EXIT_DONE)
 		return r;
 	ls_prefix_format(&prefix, text);
-	const int deleted =
-		prefix.length ? ls_ban_del(plane, &prefix, &error) : LS_BAN_E_ABSENT;
+	const int deleted = prefix.length ? ls_ban_del(plane, &prefix, &error) : LS_BAN_E_ABSENT;
 	if (deleted < 0)
 		return ls_cli_fail(&error);
 	if (deleted == LS_BAN_E_ABSENT) {
-		ls_cli_note("cannot end a ban of %s: there is none of exactly this source; 'loadshed ban list' shows them",
-			    text);
+		ls_cli_note(
+			"cannot end a ban of %s: there is none of exactly this source; 'loadshed ban list' shows them",
+			text);
 		return LS_EXIT_FAILED;
 	}
 	r = save(plane, "ended");
@@ -221,7 +225,8 @@ static int print_bans(const struct ls_ban_entry *bans, size_t count)
 	ls_table_cell(&table, "REASON");
 	for (size_t i = 0; i < count; i++) {
 		ls_table_cell(&table, "%s", ls_prefix_format(&bans[i].prefix, text));
-		ls_table_cell(&table, "%s", ls_human_time(seconds(bans[i].remaining_ns) * LS_NS_PER_S, left));
+		ls_table_cell(&table, "%s",
+			      ls_human_time(seconds(bans[i].remaining_ns) * LS_NS_PER_S, left));
 		ls_table_cell(&table, "%s", origins[bans[i].origin]);
 		ls_table_cell(&table, "%s", bans[i].reason[0] ? bans[i].reason : "-");
 	}

@@ -219,8 +219,9 @@ static int guard_session(struct ls_cli *cli, struct ls_plane *plane, const struc
 		return ls_cli_fail(&error);
 	if (status.attach_monitor || !ls_session_is_cut(policy, plane, &session, &why))
 		return LS_EXIT_DONE;
-	ls_cli_note("this would cut your own session from %s: %s; nothing was changed; add it to 'allow', or use --yes",
-		    ls_prefix_format(&session, text), why);
+	ls_cli_note(
+		"this would cut your own session from %s: %s; nothing was changed; add it to 'allow', or use --yes",
+		ls_prefix_format(&session, text), why);
 	return LS_EXIT_FAILED;
 }
 
@@ -234,7 +235,8 @@ static int report_apply(struct ls_cli *cli, struct ls_plane *plane, bool changed
 	if (changed)
 		printf("applied as generation %" PRIu64 "\n", number);
 	else
-		printf("in force already, as generation %" PRIu64 "; nothing was changed\n", number);
+		printf("in force already, as generation %" PRIu64 "; nothing was changed\n",
+		       number);
 	return ls_cli_flush();
 }
 
@@ -264,7 +266,9 @@ int ls_cmd_policy_apply(struct ls_cli *cli)
 	if (r < 0)
 		return ls_cli_fail(&error);
 	if (r == 0 && ls_plane_save(plane, &error) < 0) {
-		ls_error_prefix(&error, "in force as generation %" PRIu64 ", but not saved for the next boot",
+		ls_error_prefix(&error,
+				"in force as generation %" PRIu64
+				", but not saved for the next boot",
 				ls_plane_generation(plane));
 		return ls_cli_fail(&error);
 	}

@@ -41,12 +41,12 @@ static json_t *class_json(const struct ls_stats_class *class)
 
 	for (size_t i = 0; i < class->n_verdicts; i++) {
 		const struct ls_stats_verdict *row = &class->verdicts[i];
-		json_array_append_new(
-			list, json_pack("{s:s, s:s, s:o, s:I, s:I}", "verdict",
-					verdicts[row->verdict], "reason", reasons[row->reason],
-					"limit", text_or_null(row->limit), "packets",
-					(json_int_t)row->tally.packets, "bytes",
-					(json_int_t)row->tally.bytes));
+		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:I, s:I}", "verdict",
+						      verdicts[row->verdict], "reason",
+						      reasons[row->reason], "limit",
+						      text_or_null(row->limit), "packets",
+						      (json_int_t)row->tally.packets, "bytes",
+						      (json_int_t)row->tally.bytes));
 	}
 	return json_pack("{s:o, s:o}", "name", text_or_null(class->name), "verdicts", list);
 }
@@ -82,10 +82,12 @@ static void tally_cells(struct ls_table *table, struct ls_tally now, struct ls_t
 		return;
 	}
 	const double seconds = (double)span_ns / 1e9;
-	ls_table_cell(table, "%s",
-		      ls_human_count((uint64_t)((double)(now.packets - before.packets) / seconds), text));
-	ls_table_cell(table, "%s",
-		      ls_human_bits((uint64_t)((double)(now.bytes - before.bytes) * 8 / seconds), text));
+	ls_table_cell(
+		table, "%s",
+		ls_human_count((uint64_t)((double)(now.packets - before.packets) / seconds), text));
+	ls_table_cell(
+		table, "%s",
+		ls_human_bits((uint64_t)((double)(now.bytes - before.bytes) * 8 / seconds), text));
 }
 
 /* The same row of an earlier reading; zero when there was none. */
@@ -105,7 +107,8 @@ static struct ls_tally earlier(const struct ls_stats *before, const char *class,
 	return (struct ls_tally){ 0 };
 }
 
-static void print_totals(const struct ls_stats *now, const struct ls_stats *before, uint64_t span_ns)
+static void print_totals(const struct ls_stats *now, const struct ls_stats *before,
+			 uint64_t span_ns)
 {
 	_cleanup_table_ struct ls_table table;
 	const struct {
@@ -147,7 +150,8 @@ static void print_classes(const struct ls_stats *now, const struct ls_stats *bef
 			ls_table_cell(&table, "%s", name);
 			for (int k = 0; k < 3; k++)
 				ls_table_cell(&table, "-");
-			tally_cells(&table, (struct ls_tally){ 0 }, (struct ls_tally){ 0 }, span_ns);
+			tally_cells(&table, (struct ls_tally){ 0 }, (struct ls_tally){ 0 },
+				    span_ns);
 		}
 		for (size_t k = 0; k < class->n_verdicts; k++) {
 			const struct ls_stats_verdict *row = &class->verdicts[k];
@@ -230,7 +234,8 @@ int ls_cmd_stats(struct ls_cli *cli)
 	struct ls_error error = LS_ERROR_INIT;
 
 	if (cli->json && ls_cli_has(cli, LS_OPTION_WATCH))
-		return ls_cli_usage("--watch shows tables; for JSON, call 'stats -o json' again and again");
+		return ls_cli_usage(
+			"--watch shows tables; for JSON, call 'stats -o json' again and again");
 	const int r = ls_plane_open(cli->instance, LS_PLANE_READ, &plane, &error);
 	if (r == LS_PLANE_E_ABSENT)
 		return ls_cli_absent(cli);

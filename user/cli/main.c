@@ -38,8 +38,8 @@ const struct ls_verb ls_verbs[] = {
 	  ls_cmd_policy_apply },
 	{ "policy confirm", "", 0, 0, 0, 0, false, "keep what was applied with --confirm",
 	  "policy confirm", NULL },
-	{ "policy rollback", "", 0, 0, 0, 0, false, "back to the previous policy", "policy rollback",
-	  NULL },
+	{ "policy rollback", "", 0, 0, 0, 0, false, "back to the previous policy",
+	  "policy rollback", NULL },
 	{ "policy edit", "", 0, 0, 0, 0, false, "edit the policy in force, check, apply",
 	  "policy edit", NULL },
 	{ "ban add", "SRC", 1, 1, LS_BIT(FOR) | LS_BIT(REASON) | LS_BIT(YES), LS_BIT(FOR), false,
@@ -61,7 +61,8 @@ const struct ls_verb ls_verbs[] = {
 	  "deny del 203.0.113.0/24", NULL },
 	{ "panic", "", 0, 0, LS_BIT(FOR), 0, false, "a strict preset beside the policy, for a time",
 	  "panic --for 10m", NULL },
-	{ "off", "", 0, 0, LS_BIT(FOR), 0, false, "drop nothing, for a time", "off --for 10m", NULL },
+	{ "off", "", 0, 0, LS_BIT(FOR), 0, false, "drop nothing, for a time", "off --for 10m",
+	  NULL },
 	{ "on", "", 0, 0, 0, 0, false, "back to the policy", "on", NULL },
 	{ "stats", "", 0, 0, LS_BIT(WATCH), 0, true,
 	  "packets and bytes by class, verdict, reason and limit", "stats --watch", ls_cmd_stats },
@@ -73,10 +74,12 @@ const struct ls_verb ls_verbs[] = {
 	  "replay attack.pcap --policy policy.yaml", ls_cmd_replay },
 	{ "capture", "", 0, 0, 0, 0, true, "sampled dropped packets as pcapng",
 	  "capture -w drops.pcapng", NULL },
-	{ "events", "", 0, 0, 0, 0, true, "drops, bans and changes as they happen", "events", NULL },
+	{ "events", "", 0, 0, 0, 0, true, "drops, bans and changes as they happen", "events",
+	  NULL },
 	{ "serve", "", 0, 0, 0, 0, false, "metrics, overload signals and cluster", "serve", NULL },
 	{ "bench", "", 0, 0, 0, 0, false, "what this host can do", "bench", NULL },
-	{ "restore", "", 0, 0, 0, 0, false, "attach again what was saved, at boot", "restore", NULL },
+	{ "restore", "", 0, 0, 0, 0, false, "attach again what was saved, at boot", "restore",
+	  NULL },
 	{ "version", "", 0, 0, 0, 0, false, "the version of this program", "version",
 	  ls_cmd_version },
 	{ "help", "[VERB]", 0, 2, 0, 0, false, "this, or all about one verb", "help attach",
@@ -131,11 +134,13 @@ int ls_cli_absent(const struct ls_cli *cli)
 	char ghosts[128];
 
 	if (ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
-		ls_cli_note("cannot see the state of instance '%s', though %s runs the program: its pins are in another mount namespace, or another user's; run it where 'loadshed attach' was run",
-			    cli->instance, ghosts);
+		ls_cli_note(
+			"cannot see the state of instance '%s', though %s runs the program: its pins are in another mount namespace, or another user's; run it where 'loadshed attach' was run",
+			cli->instance, ghosts);
 	else
-		ls_cli_note("cannot do '%s': nothing is attached (instance '%s'); 'loadshed attach IFACE' starts it",
-			    cli->verb->name, cli->instance);
+		ls_cli_note(
+			"cannot do '%s': nothing is attached (instance '%s'); 'loadshed attach IFACE' starts it",
+			cli->verb->name, cli->instance);
 	return LS_EXIT_FAILED;
 }
 

@@ -66,14 +66,14 @@ struct parser {
 
 static const char *name_of(int option)
 {
-	return option < (int)LS_OPTION_MAX ? options[option].name :
-					     globals[option - LS_OPTION_MAX].name;
+	return option < (int)LS_OPTION_MAX ? options[option].name
+					   : globals[option - LS_OPTION_MAX].name;
 }
 
 static bool takes_value(int option)
 {
-	return option < (int)LS_OPTION_MAX ? options[option].value[0] != '\0' :
-					     globals[option - LS_OPTION_MAX].takes_value;
+	return option < (int)LS_OPTION_MAX ? options[option].value[0] != '\0'
+					   : globals[option - LS_OPTION_MAX].takes_value;
 }
 
 /* A long option by its name or the unique beginning of one that applies here. */
@@ -170,8 +170,9 @@ static int refuse_long(const struct parser *parser, int found, const char *text,
 	if (!verb && is_known(text, length))
 		return ls_cli_usage("option '--%.*s' must come after the verb", (int)length, text);
 	if (verb)
-		return ls_cli_usage("option '--%.*s' does not apply to '%s'; 'loadshed help %s' lists those that do",
-				    (int)length, text, verb->name, verb->name);
+		return ls_cli_usage(
+			"option '--%.*s' does not apply to '%s'; 'loadshed help %s' lists those that do",
+			(int)length, text, verb->name, verb->name);
 	return ls_cli_usage("unknown option '--%.*s'; 'loadshed help' shows what there is",
 			    (int)length, text);
 }
@@ -189,8 +190,9 @@ static int read_option(struct parser *parser, const char *argument)
 	for (const char *letter = argument + 1; *letter; letter++) {
 		const int option = find_letter(*letter);
 		if (option < 0)
-			return ls_cli_usage("unknown option '-%c'; 'loadshed help' shows what there is",
-					    *letter);
+			return ls_cli_usage(
+				"unknown option '-%c'; 'loadshed help' shows what there is",
+				*letter);
 		if (takes_value(option))
 			return take_option(parser, option, letter[1] ? letter + 1 : NULL);
 		const int r = take_option(parser, option, NULL);
@@ -201,7 +203,8 @@ static int read_option(struct parser *parser, const char *argument)
 }
 
 /* Whether the verb's name is `word`, or begins with `first` and then `word`; `length` 0: exactly. */
-static bool verb_matches(const struct ls_verb *verb, const char *first, const char *word, bool exact)
+static bool verb_matches(const struct ls_verb *verb, const char *first, const char *word,
+			 bool exact)
 {
 	const char *name = verb->name;
 	const char *blank = strchr(name, ' ');
@@ -214,8 +217,8 @@ static bool verb_matches(const struct ls_verb *verb, const char *first, const ch
 		blank = NULL;
 	}
 	const size_t length = blank ? (size_t)(blank - name) : strlen(name);
-	return exact ? strlen(word) == length && strncmp(name, word, length) == 0 :
-		       strncmp(name, word, strlen(word)) == 0 && strlen(word) <= length;
+	return exact ? strlen(word) == length && strncmp(name, word, length) == 0
+		     : strncmp(name, word, strlen(word)) == 0 && strlen(word) <= length;
 }
 
 /* The verbs whose (next) word is, or begins with, `word`; *ret_same: all of them have that one word. */
@@ -255,14 +258,17 @@ static int read_verb(struct parser *parser, const char *word)
 		return ls_cli_usage("unknown verb '%s%s%s'; 'loadshed help' lists the verbs",
 				    first ? first : "", first ? " " : "", word);
 	if (!is_same)
-		return ls_cli_usage("'%s%s%s' could be several verbs; write it out", first ? first : "",
-				    first ? " " : "", word);
+		return ls_cli_usage("'%s%s%s' could be several verbs; write it out",
+				    first ? first : "", first ? " " : "", word);
 	if (!first && strchr(verb->name, ' ')) {
 		snprintf(group, sizeof(group), "%.*s", (int)strcspn(verb->name, " "), verb->name);
 		parser->word = group;
 		return LS_EXIT_DONE;
 	}
 	parser->cli->verb = verb;
+	/* Before its options are looked at, of which this version may not know all; help is always there. */
+	if (!verb->run && !parser->has_help)
+		return ls_cli_usage("this version does not have '%s' yet", verb->name);
 	return LS_EXIT_DONE;
 }
 
@@ -290,11 +296,10 @@ static int check(const struct ls_cli *cli)
 {
 	const struct ls_verb *verb = cli->verb;
 
-	if (!verb->run)
-		return ls_cli_usage("this version does not have '%s' yet", verb->name);
 	if (!ls_plane_instance_valid(cli->instance))
-		return ls_cli_usage("'%s' is no name of an instance: lower-case letters, digits, '_' and '-', a letter first, at most 31",
-				    cli->instance);
+		return ls_cli_usage(
+			"'%s' is no name of an instance: lower-case letters, digits, '_' and '-', a letter first, at most 31",
+			cli->instance);
 	if (cli->interface && !verb->takes_interface)
 		return ls_cli_usage("option -i does not apply to '%s'", verb->name);
 	for (unsigned option = 0; option < LS_OPTION_MAX; option++)

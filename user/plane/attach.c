@@ -209,9 +209,10 @@ static int check_tags(struct job *job, const struct ls_policy *policy, struct ls
 	for (size_t i = 0; i < job->n_targets; i++) {
 		const struct ls_device *device = &job->targets[i].device;
 		if (ls_device_takes_tags(device))
-			return ls_error_set(error,
-					    "cannot attach to '%s' with a policy that matches 'vlan': it takes the tag out of the frame; 'ethtool -K %s rxvlan off' helps",
-					    device->name, device->name);
+			return ls_error_set(
+				error,
+				"cannot attach to '%s' with a policy that matches 'vlan': it takes the tag out of the frame; 'ethtool -K %s rxvlan off' helps",
+				device->name, device->name);
 	}
 	return 0;
 }
@@ -243,8 +244,8 @@ static int make_instance(struct job *job, struct ls_error *error)
 		return r;
 	if (job->request->monitor)
 		ls_plane_state(&job->plane)->flags |= LS_STATE_MONITOR;
-	return ls_publish(&job->plane, policy, job->request->policy ? job->request->policy_path : NULL,
-			  error);
+	return ls_publish(&job->plane, policy,
+			  job->request->policy ? job->request->policy_path : NULL, error);
 }
 
 /* The program that runs, so that one more interface gets the same. */
@@ -261,8 +262,8 @@ static int find_program(struct ls_plane *plane, struct ls_error *error)
 		if (fd >= 0 && ls_link_info(fd, &ifindex, &link_id, &program_id) == 0)
 			plane->program_fd = bpf_prog_get_fd_by_id(program_id);
 	}
-	return plane->program_fd >= 0 ? 0 :
-					ls_error_set(error, "cannot find the program that runs");
+	return plane->program_fd >= 0 ? 0
+				      : ls_error_set(error, "cannot find the program that runs");
 }
 
 /* Opens the instance, brings it to this build, or starts a new one. */
@@ -306,8 +307,9 @@ static int attach_one(struct job *job, struct ls_target *target, struct ls_error
 	const uint32_t ifindex = target->device.ifindex;
 
 	if (!row)
-		return ls_error_set(error, "cannot attach to '%s': instance '%s' has %d interfaces already",
-				    target->device.name, plane->instance, LS_STATE_INTERFACES);
+		return ls_error_set(
+			error, "cannot attach to '%s': instance '%s' has %d interfaces already",
+			target->device.name, plane->instance, LS_STATE_INTERFACES);
 	struct ls_state_interface fresh = {
 		.ifindex = ifindex,
 		.since_ns = ls_now_unix(),
@@ -319,8 +321,9 @@ static int attach_one(struct job *job, struct ls_target *target, struct ls_error
 		const struct ls_bank_abi bank = { ifindex, fresh.bank };
 		uint64_t both;
 		memcpy(&both, &bank, sizeof(both));
-		__atomic_store_n((uint64_t *)&ls_plane_control_rw(plane)->bank[ifindex % LS_BANK_SLOTS],
-				 both, __ATOMIC_RELEASE);
+		__atomic_store_n(
+			(uint64_t *)&ls_plane_control_rw(plane)->bank[ifindex % LS_BANK_SLOTS],
+			both, __ATOMIC_RELEASE);
 	}
 	*row = fresh;
 	int r = ls_target_attach(target, plane->program_fd, job->request->mode, job->notes, error);
@@ -429,7 +432,8 @@ static void monitor_existing(struct job *job)
 	if (!job->request->monitor || state->flags & LS_STATE_MONITOR)
 		return;
 	state->flags |= LS_STATE_MONITOR;
-	__atomic_fetch_or(&ls_plane_control_rw(&job->plane)->word, LS_WORD_MONITOR, __ATOMIC_SEQ_CST);
+	__atomic_fetch_or(&ls_plane_control_rw(&job->plane)->word, LS_WORD_MONITOR,
+			  __ATOMIC_SEQ_CST);
 	ls_warnings_add(job->notes, "the whole instance drops nothing from now on (--monitor)");
 }
 
@@ -448,7 +452,8 @@ static int attach_existing(struct job *job, bool *ret_published, struct ls_error
 				     job->notes, error);
 		*ret_published = r == 0;
 		if (r == LS_PLANE_E_SAME) {
-			ls_warnings_add(job->notes, "the policy is in force already, as generation %u",
+			ls_warnings_add(job->notes,
+					"the policy is in force already, as generation %u",
 					(unsigned)ls_plane_generation(&job->plane));
 			r = 0;
 		}
@@ -511,7 +516,8 @@ int ls_plane_attach(const struct ls_plane_attach *request, struct ls_warnings *n
 }
 
 /* Takes the program off one interface and forgets it. */
-static int detach_row(struct ls_plane *plane, struct ls_state_interface *row, struct ls_error *error)
+static int detach_row(struct ls_plane *plane, struct ls_state_interface *row,
+		      struct ls_error *error)
 {
 	_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
 
@@ -604,27 +610,63 @@ static int remove_instance(struct ls_plane *plane, struct ls_error *error)
 	return ls_save_forget_interfaces(plane->instance, error);
 }
 
+/* What another version attached, of which only the pins can be understood: all or nothing. */
+static int detach_pins(struct ls_plane *plane, size_t n_names, size_t *detached,
+		       struct ls_error *error)
+{
+	uint32_t ifindex;
+
+	if (n_names)
+		return ls_error_set(
+			error,
+			"cannot detach single interfaces of instance '%s': another version of loadshed attached it; use --all, or 'loadshed attach' to carry it over",
+			plane->instance);
+	while (ls_pins_next_link(plane->directory, &ifindex)) {
+		_cleanup_close_ int fd = ls_pins_get_link(plane->directory, ifindex);
+		if (fd >= 0)
+			(void)bpf_link_detach(fd); /* it may have lost its device already */
+		const int r = ls_pins_remove_link(plane->directory, ifindex);
+		if (r < 0)
+			return ls_error_set_errno(error, -r,
+						  "cannot remove a link of instance '%s'",
+						  plane->instance);
+		(*detached)++;
+	}
+	return remove_instance(plane, error);
+}
+
+static int detach_opened(struct ls_plane *plane, const char *const *names, size_t n_names,
+			 struct ls_warnings *notes, size_t *detached, struct ls_error *error)
+{
+	drop_pending(plane);
+	const int r = n_names ? detach_named(plane, names, n_names, notes, detached, error)
+			      : detach_all(plane, detached, error);
+	if (r < 0)
+		return r;
+	if (rows_left(plane) == 0)
+		return remove_instance(plane, error);
+	return *detached ? ls_plane_save(plane, error) : 0;
+}
+
 int ls_plane_detach(const char *instance, const char *const *interfaces, size_t n_interfaces,
 		    struct ls_warnings *notes, size_t *ret_detached, struct ls_error *error)
 {
-	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
+	_cleanup_(ls_plane_closep) struct ls_plane *plane = calloc(1, sizeof(*plane));
 	size_t detached = 0;
-	int r = ls_plane_open(instance, LS_PLANE_WRITE, &plane, error);
 
+	if (!plane)
+		return ls_error_oom(error);
+	ls_plane_init(plane, instance, LS_PLANE_WRITE);
+	int r = ls_plane_open_into(plane, error);
 	if (r == LS_PLANE_E_ABSENT) {
 		ls_warnings_add(notes, "nothing is attached (instance '%s')", instance);
-		*ret_detached = 0;
-		return 0;
+		r = 0;
+	} else if (r == LS_PLANE_E_LAYOUT) {
+		r = detach_pins(plane, n_interfaces, &detached, error);
+	} else if (r == 0) {
+		r = detach_opened(plane, interfaces, n_interfaces, notes, &detached, error);
 	}
-	if (r < 0)
-		return r;
-	drop_pending(plane);
-	r = n_interfaces ? detach_named(plane, interfaces, n_interfaces, notes, &detached, error) :
-			   detach_all(plane, &detached, error);
-	if (r < 0)
-		return r;
-	*ret_detached = detached;
-	if (rows_left(plane) == 0)
-		return remove_instance(plane, error);
-	return detached ? ls_plane_save(plane, error) : 0;
+	if (r == 0)
+		*ret_detached = detached;
+	return r;
 }

@@ -15,7 +15,8 @@
 
 /* What the word holds: 73 years from attach. */
 #define END_NS_MAX ((1ULL << (64 - LS_BAN_END_SHIFT)) - 1)
-#define MARK_TRIES 1000 /* a way is busy for nanoseconds, or for as long as its CPU is not scheduled */
+#define MARK_TRIES                                                                                 \
+	1000 /* a way is busy for nanoseconds, or for as long as its CPU is not scheduled */
 
 /* A ban's place in the table. */
 struct place {
@@ -87,8 +88,8 @@ static struct ls_ban_text_key text_key(uint64_t subject, uint64_t kind)
 static void announce(struct ls_plane *plane, const struct ls_prefix *prefix)
 {
 	struct ls_control *control = ls_plane_control_rw(plane);
-	uint64_t *lengths = prefix->family == LS_IPV6 ? (uint64_t *)&control->ban_lengths6 :
-							(uint64_t *)&control->ban_lengths4;
+	uint64_t *lengths = prefix->family == LS_IPV6 ? (uint64_t *)&control->ban_lengths6
+						      : (uint64_t *)&control->ban_lengths4;
 
 	__atomic_fetch_or(lengths, 1ULL << (prefix->length - 1), __ATOMIC_SEQ_CST);
 }
@@ -127,7 +128,8 @@ static int put(struct ls_plane *plane, const struct place *place, uint64_t end_n
 	if (preferred == 1 && ls_ban_put(place->set[1], place->info[1], place->subject, place->kind,
 					 end_ns, now_ns, what))
 		return 0;
-	if (ls_ban_put(place->set[0], place->info[0], place->subject, place->kind, end_ns, now_ns, what))
+	if (ls_ban_put(place->set[0], place->info[0], place->subject, place->kind, end_ns, now_ns,
+		       what))
 		return 0;
 	if (mark_home(place->set[0]) && ls_ban_put(place->set[1], place->info[1], place->subject,
 						   place->kind, end_ns, now_ns, what))
@@ -152,9 +154,10 @@ static int add_end(struct ls_plane *plane, const struct ls_prefix *prefix, uint6
 		return LS_BAN_E_LONGER;
 	announce(plane, prefix);
 	if (put(plane, &place, end_ns, what, found) < 0)
-		return ls_error_set(error,
-				    "cannot ban %s: there is no room among the bans that stand; remove some or attach anew",
-				    ls_prefix_format(prefix, text));
+		return ls_error_set(
+			error,
+			"cannot ban %s: there is no room among the bans that stand; remove some or attach anew",
+			ls_prefix_format(prefix, text));
 	const struct ls_ban_text_key key = text_key(place.subject, place.kind);
 	struct ls_ban_text value = { "" };
 	if (reason)
@@ -248,9 +251,9 @@ static int compare_entries(const void *a, const void *b)
 
 	if (order)
 		return order;
-	return left->remaining_ns < right->remaining_ns ? 1 :
-	       left->remaining_ns > right->remaining_ns ? -1 :
-							   0;
+	return left->remaining_ns < right->remaining_ns	  ? 1
+	       : left->remaining_ns > right->remaining_ns ? -1
+							  : 0;
 }
 
 /* Of two ways with one subject, which may be for a moment, the one that ends later. */
@@ -300,10 +303,10 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 		return -EIO;
 	for (uint32_t set = 0; set < plane->maps[LS_MAP_BANS].entries; set++) {
 		for (int way = 0; way < LS_WAYS; way++) {
-			const uint64_t subject = __atomic_load_n(&sets[set].way[way].subject,
-								 __ATOMIC_RELAXED);
-			const uint64_t until = __atomic_load_n(&sets[set].way[way].until,
-							       __ATOMIC_ACQUIRE);
+			const uint64_t subject =
+				__atomic_load_n(&sets[set].way[way].subject, __ATOMIC_RELAXED);
+			const uint64_t until =
+				__atomic_load_n(&sets[set].way[way].until, __ATOMIC_ACQUIRE);
 			if (until == LS_STATE_BUSY || !ls_ban_is_live(until, ls_plane_now(plane)))
 				continue;
 			if (count == room) {
@@ -313,7 +316,8 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 					return ls_error_oom(error);
 				entries = more;
 			}
-			describe(plane, subject, until, info[set].way[way], ledger, &entries[count++]);
+			describe(plane, subject, until, info[set].way[way], ledger,
+				 &entries[count++]);
 		}
 	}
 	if (count)
@@ -325,8 +329,8 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 	return 0;
 }
 
-int ls_ban_lookup(struct ls_plane *plane, const struct ls_prefix *source,
-		  struct ls_ban_entry *ret, struct ls_error *error)
+int ls_ban_lookup(struct ls_plane *plane, const struct ls_prefix *source, struct ls_ban_entry *ret,
+		  struct ls_error *error)
 {
 	const struct ls_ledger *ledger = ls_plane_memory(plane, LS_MAP_LEDGER, error);
 	struct ls_prefix prefix = ls_ban_widen(*source);
@@ -360,7 +364,8 @@ int ls_bans_carry(struct ls_plane *from, struct ls_plane *to, struct ls_error *e
 	for (size_t i = 0; r >= 0 && i < count; i++) {
 		/* A class keeps its name, not its slot, across versions: that text is what remains. */
 		r = add_end(to, &entries[i].prefix, ls_plane_now(to) + entries[i].remaining_ns,
-			    LS_BAN_INFO(entries[i].origin, LS_CLASS_SLOTS), entries[i].reason, error);
+			    LS_BAN_INFO(entries[i].origin, LS_CLASS_SLOTS), entries[i].reason,
+			    error);
 	}
 	return r < 0 ? r : 0; /* LS_BAN_E_LONGER: it is there */
 }

@@ -29,7 +29,8 @@ struct ls_ban_entry {
 	struct ls_prefix prefix;
 	uint64_t remaining_ns;
 	enum ls_origin origin;
-	char reason[LS_BAN_TEXT_BYTES]; /* the operator's text, or the class of a class ban; "" : none */
+	char reason
+		[LS_BAN_TEXT_BYTES]; /* the operator's text, or the class of a class ban; "" : none */
 };
 
 /* The prefix that a ban of `prefix` is about: IPv6 is widened to /64 at most. */
@@ -59,7 +60,7 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 		struct ls_error *error);
 
 /* The ban that a source would meet, longest first; 0 and *ret, or LS_BAN_E_ABSENT. */
-int ls_ban_lookup(struct ls_plane *plane, const struct ls_prefix *source,
-		  struct ls_ban_entry *ret, struct ls_error *error);
+int ls_ban_lookup(struct ls_plane *plane, const struct ls_prefix *source, struct ls_ban_entry *ret,
+		  struct ls_error *error);
 
 #endif

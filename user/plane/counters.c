@@ -57,8 +57,8 @@ static struct ls_tally take(struct reading *reading, uint32_t number, enum ls_ve
 		for (uint32_t cpu = 0; cpu < reading->cpus; cpu++)
 			add(&here, load(&reading->live[cpu * LS_BANKS + bank].counter[number]));
 		add(&sum, here);
-		add(verdict == LS_VERDICT_DROP ? &reading->bank_drop[bank] :
-						 &reading->bank_pass[bank],
+		add(verdict == LS_VERDICT_DROP ? &reading->bank_drop[bank]
+					       : &reading->bank_pass[bank],
 		    here);
 	}
 	if (reading->bank < 0)
@@ -230,7 +230,8 @@ static int fill_interfaces(struct reading *reading, const char *only, struct ls_
 	return 0;
 }
 
-static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank, struct ls_error *error)
+static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank,
+		     struct ls_error *error)
 {
 	const struct ls_state *state = ls_plane_state(plane);
 	struct ls_device device;
@@ -243,8 +244,8 @@ static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank, st
 			*ret_bank = state->interfaces[i].bank;
 			return 0;
 		}
-	return ls_error_set(error, "cannot count on '%s': instance '%s' is not attached there", name,
-			    plane->instance);
+	return ls_error_set(error, "cannot count on '%s': instance '%s' is not attached there",
+			    name, plane->instance);
 }
 
 /* Counters move to the retired for microseconds, when an interface is detached. */

@@ -30,7 +30,7 @@ struct ls_stats_verdict {
 };
 
 struct ls_stats_class {
-	char name[LS_NAME_BYTES]; /* "": verdicts before any class */
+	char name[LS_NAME_BYTES];	   /* "": verdicts before any class */
 	struct ls_stats_verdict *verdicts; /* owned; only those that are not zero */
 	size_t n_verdicts;
 };
@@ -43,7 +43,8 @@ struct ls_stats_interface {
 
 struct ls_stats {
 	struct ls_tally seen, pass, drop, would_drop; /* would_drop is part of pass */
-	struct ls_stats_class *classes; /* "" first, then the policy's in its order, then past ones */
+	struct ls_stats_class
+		*classes; /* "" first, then the policy's in its order, then past ones */
 	size_t n_classes;
 	struct ls_stats_interface *interfaces;
 	size_t n_interfaces;

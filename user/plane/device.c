@@ -116,9 +116,10 @@ int ls_device_find(const char *name, struct ls_device *ret, struct ls_error *err
 	if (length == -ENODEV && name[0] != '\0')
 		length = ask_link(0, IFLA_ALT_IFNAME, name, answer);
 	if (length == -ENODEV || length == -EINVAL || length == -ERANGE)
-		return ls_error_set(error,
-				    "there is no interface '%s' in this network namespace; 'ip -br link' lists them",
-				    name);
+		return ls_error_set(
+			error,
+			"there is no interface '%s' in this network namespace; 'ip -br link' lists them",
+			name);
 	if (length < 0)
 		return ls_error_set_errno(error, (int)-length, "cannot look up interface '%s'",
 					  name);
@@ -141,9 +142,10 @@ int ls_device_check(const struct ls_device *device, struct ls_error *error)
 {
 	if (device->type == ARPHRD_ETHER || device->type == ARPHRD_LOOPBACK)
 		return 0;
-	return ls_error_set(error,
-			    "cannot attach to '%s': its frames have no Ethernet header (link type %u), so sources could not be told; attach to the interface below it",
-			    device->name, device->type);
+	return ls_error_set(
+		error,
+		"cannot attach to '%s': its frames have no Ethernet header (link type %u), so sources could not be told; attach to the interface below it",
+		device->name, device->type);
 }
 
 /*
@@ -204,9 +206,9 @@ int ls_device_resident(uint32_t ifindex, struct ls_resident *ret)
 		ret->mode = LS_PLANE_GENERIC;
 	} else if (query.prog_id || query.hw_prog_id) {
 		ret->program_id = query.prog_id ? query.prog_id : query.hw_prog_id;
-		ret->mode = query.attach_mode == XDP_ATTACHED_DRV ? LS_PLANE_NATIVE :
-			    query.attach_mode == XDP_ATTACHED_SKB ? LS_PLANE_GENERIC :
-								    LS_PLANE_MODE_MAX;
+		ret->mode = query.attach_mode == XDP_ATTACHED_DRV   ? LS_PLANE_NATIVE
+			    : query.attach_mode == XDP_ATTACHED_SKB ? LS_PLANE_GENERIC
+								    : LS_PLANE_MODE_MAX;
 	}
 	if (!ret->program_id)
 		return 0;

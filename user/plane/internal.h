@@ -112,6 +112,12 @@ int ls_plane_adopt(struct ls_plane *plane, enum ls_map map, int fd);
 int ls_plane_text(struct ls_plane *plane, char **ret_bytes, size_t *ret_length,
 		  struct ls_error *error);
 
+/*
+ * As ls_plane_open, but into an empty plane, and LS_PLANE_E_LAYOUT as ls_plane_open_pins says it. With
+ * LS_PLANE_WRITE the lock is held in that case, too.
+ */
+int ls_plane_open_into(struct ls_plane *plane, struct ls_error *error);
+
 /* Opens every map that is pinned in plane->directory; checks that their layout is this build's.
  * 0, LS_PLANE_E_ABSENT, LS_PLANE_E_LAYOUT (then state and control at least are open), or negative. */
 #define LS_PLANE_E_LAYOUT 6
@@ -147,7 +153,8 @@ int ls_pins_repair(const char *root, const char *instance, struct ls_error *erro
 void ls_pins_collect(const char *root);
 
 /* Instance of this namespace that holds a link pin of the interface; false: none. */
-bool ls_pins_find_owner(const char *root, uint32_t ifindex, char ret_instance[static LS_NAME_BYTES]);
+bool ls_pins_find_owner(const char *root, uint32_t ifindex,
+			char ret_instance[static LS_NAME_BYTES]);
 
 /* Pins every map of the plane into `directory`. */
 int ls_pins_add_maps(const struct ls_plane *plane, const char *directory, struct ls_error *error);
@@ -155,6 +162,8 @@ int ls_pins_add_link(int link_fd, const char *directory, uint32_t ifindex, struc
 /* fd of the link, or negative errno. */
 int ls_pins_get_link(const char *directory, uint32_t ifindex);
 int ls_pins_remove_link(const char *directory, uint32_t ifindex);
+/* Interface of some link that is pinned there; false: there is none. */
+bool ls_pins_next_link(const char *directory, uint32_t *ret_ifindex);
 
 /* ---- lock.c ---- */
 

@@ -80,7 +80,8 @@ static void holders_of(uint32_t link_id, char *text, size_t size)
 				continue;
 			_cleanup_close_ int file =
 				openat(dirfd(fds), fd->d_name, O_RDONLY | O_CLOEXEC);
-			const ssize_t length = file < 0 ? -1 : read(file, content, sizeof(content) - 1);
+			const ssize_t length = file < 0 ? -1
+							: read(file, content, sizeof(content) - 1);
 			content[length > 0 ? length : 0] = '\0';
 			if (!strstr(content, wanted))
 				continue;
@@ -101,21 +102,30 @@ static int refuse_foreign(const struct ls_target *target, struct ls_error *error
 {
 	const struct ls_resident *foreign = &target->foreign;
 	const char *name = foreign->program_name[0] ? foreign->program_name : "unnamed";
-	const char *mode = foreign->mode == LS_PLANE_MODE_MAX ? "offloaded" :
-								 ls_plane_mode_name(foreign->mode);
+	const char *mode = foreign->mode == LS_PLANE_MODE_MAX ? "offloaded"
+							      : ls_plane_mode_name(foreign->mode);
 	char holders[128];
 
+	if (!foreign->link_id && foreign->mode != LS_PLANE_MODE_MAX) {
+		ls_error_set(
+			error,
+			"cannot attach to '%s': XDP program '%s' (id %u) is attached there by netlink, %s; detach it with 'ip link set %s %s off' or take over with --replace",
+			target->device.name, name, foreign->program_id, mode, target->device.name,
+			foreign->mode == LS_PLANE_GENERIC ? "xdpgeneric" : "xdpdrv");
+		return -EBUSY;
+	}
 	if (!foreign->link_id) {
-		ls_error_set(error,
-			     "cannot attach to '%s': XDP program '%s' (id %u) is attached there by netlink, %s; detach it with 'ip link set %s xdp off' or take over with --replace",
-			     target->device.name, name, foreign->program_id, mode,
-			     target->device.name);
+		ls_error_set(
+			error,
+			"cannot attach to '%s': XDP program '%s' (id %u) is offloaded to the device; 'ip link set %s xdpoffload off' detaches it",
+			target->device.name, name, foreign->program_id, target->device.name);
 		return -EBUSY;
 	}
 	holders_of(foreign->link_id, holders, sizeof(holders));
-	ls_error_set(error,
-		     "cannot attach to '%s': XDP program '%s' (id %u) is attached there by BPF link %u%s, %s; its owner must let go, or take over with --replace",
-		     target->device.name, name, foreign->program_id, foreign->link_id, holders, mode);
+	ls_error_set(
+		error,
+		"cannot attach to '%s': XDP program '%s' (id %u) is attached there by BPF link %u%s, %s; its owner must let go, or take over with --replace",
+		target->device.name, name, foreign->program_id, foreign->link_id, holders, mode);
 	return -EBUSY;
 }
 
@@ -135,9 +145,10 @@ int ls_target_check(struct ls_target *target, const char *root, bool replace,
 		return 0;
 	if (ls_program_is_ours(target->foreign.program_name) &&
 	    ls_pins_find_owner(root, target->device.ifindex, instance)) {
-		ls_error_set(error,
-			     "cannot attach to '%s': instance '%s' is attached there; 'loadshed -I %s detach %s' lets go",
-			     target->device.name, instance, instance, target->device.name);
+		ls_error_set(
+			error,
+			"cannot attach to '%s': instance '%s' is attached there; 'loadshed -I %s detach %s' lets go",
+			target->device.name, instance, instance, target->device.name);
 		return -EBUSY;
 	}
 	if (!replace || target->foreign.mode == LS_PLANE_MODE_MAX)
@@ -197,48 +208,63 @@ static bool is_about(const char *said, const char *word)
 	return strcasestr(said, word) != NULL;
 }
 
+static void name_driver(const struct ls_device *device, char *text, size_t size)
+{
+	if (device->driver[0])
+		snprintf(text, size, "driver '%s'", device->driver);
+	else
+		snprintf(text, size, "its driver");
+}
+
 int ls_target_explain(const struct ls_device *device, enum ls_plane_mode mode, int code,
 		      const char *said, struct ls_error *error)
 {
 	const bool is_native = mode != LS_PLANE_GENERIC;
-	const char *driver = device->driver[0] ? device->driver : "unknown";
+	char driver[48];
 	const char *colon = said[0] ? "; the kernel says: " : "";
 	uint32_t now = 0, most = 0;
 
+	name_driver(device, driver, sizeof(driver));
 	if (is_native && (code == ENOMEM || is_about(said, "queue") || is_about(said, "ring") ||
 			  is_about(said, "channel"))) {
 		if (!ls_device_queues(device, &now, &most))
-			return ls_error_set_errno(error, code,
-						  "cannot attach to '%s': driver '%s' wants more queues for native mode than it has; give it more with 'ethtool -L %s combined N', or use --mode generic%s%s",
-						  device->name, driver, device->name, colon, said);
-		return ls_error_set_errno(error, code,
-					  "cannot attach to '%s': driver '%s' wants more queues for native mode (now %u of at most %u); try 'ethtool -L %s combined %u', or use --mode generic%s%s",
-					  device->name, driver, now, most, device->name,
-					  most > now ? most : now, colon, said);
+			return ls_error_set_errno(
+				error, code,
+				"cannot attach to '%s': %s wants more queues for native mode than it has; give it more with 'ethtool -L %s combined N', or use --mode generic%s%s",
+				device->name, driver, device->name, colon, said);
+		return ls_error_set_errno(
+			error, code,
+			"cannot attach to '%s': %s wants more queues for native mode (now %u of at most %u); try 'ethtool -L %s combined %u', or use --mode generic%s%s",
+			device->name, driver, now, most, device->name, most > now ? most : now,
+			colon, said);
 	}
-	if (is_native && (is_about(said, "mtu") || is_about(said, "frags") || code == ERANGE ||
-			  (device->mtu > SINGLE_BUFFER_MTU && (code == EINVAL || code == EOPNOTSUPP) &&
-			   !is_about(said, "does not support XDP"))))
-		return ls_error_set_errno(error, code,
-					  "cannot attach to '%s': its MTU of %u%s is more than driver '%s' takes in native mode here, about %u; 'ip link set %s mtu 1500' or --mode generic helps%s%s",
-					  device->name, device->mtu,
-					  strcmp(driver, "veth") == 0 ? " (or its peer's)" : "", driver,
-					  SINGLE_BUFFER_MTU, device->name, colon, said);
+	if (is_native &&
+	    (is_about(said, "mtu") || is_about(said, "frags") || code == ERANGE ||
+	     (device->mtu > SINGLE_BUFFER_MTU && (code == EINVAL || code == EOPNOTSUPP) &&
+	      !is_about(said, "does not support XDP"))))
+		return ls_error_set_errno(
+			error, code,
+			"cannot attach to '%s': its MTU of %u%s is more than %s takes in native mode here, about %u; 'ip link set %s mtu 1500' or --mode generic helps%s%s",
+			device->name, device->mtu,
+			strcmp(device->driver, "veth") == 0 ? " (or its peer's)" : "", driver,
+			SINGLE_BUFFER_MTU, device->name, colon, said);
 	if (is_native && code == EOPNOTSUPP)
-		return ls_error_set_errno(error, code,
-					  "cannot attach to '%s': driver '%s' has no native mode; --mode auto or generic attaches above it, slower%s%s",
-					  device->name, driver, colon, said);
+		return ls_error_set_errno(
+			error, code,
+			"cannot attach to '%s': %s has no native mode; --mode auto or generic attaches above it, slower%s%s",
+			device->name, driver, colon, said);
 	if (code == EPERM)
-		return ls_error_set_errno(error, code,
-					  "cannot attach to '%s'; run as root, or with CAP_NET_ADMIN",
-					  device->name);
+		return ls_error_set_errno(
+			error, code, "cannot attach to '%s'; run as root, or with CAP_NET_ADMIN",
+			device->name);
 	if (code == EBUSY || code == EEXIST)
-		return ls_error_set_errno(error, code,
-					  "cannot attach to '%s': another XDP program came or is on a device above or below it; 'ip -d link show %s' shows it%s%s",
-					  device->name, device->name, colon, said);
-	return ls_error_set_errno(error, code, "cannot attach to '%s' in %s mode (driver '%s', MTU %u)%s%s",
-				  device->name, is_native ? "native" : "generic", driver, device->mtu,
-				  colon, said);
+		return ls_error_set_errno(
+			error, code,
+			"cannot attach to '%s': another XDP program came or is on a device above or below it; 'ip -d link show %s' shows it%s%s",
+			device->name, device->name, colon, said);
+	return ls_error_set_errno(error, code, "cannot attach to '%s' in %s mode (%s, MTU %u)%s%s",
+				  device->name, is_native ? "native" : "generic", driver,
+				  device->mtu, colon, said);
 }
 
 /*
@@ -273,6 +299,7 @@ int ls_target_attach(struct ls_target *target, int program_fd, enum ls_plane_mod
 		     struct ls_warnings *notes, struct ls_error *error)
 {
 	const char *name = target->device.name;
+	char driver[48];
 	int r = put_aside(target, error);
 
 	if (r < 0)
@@ -284,9 +311,11 @@ int ls_target_attach(struct ls_target *target, int program_fd, enum ls_plane_mod
 		r = create_link(target, program_fd, LS_PLANE_GENERIC);
 		if (r == 0) {
 			target->fell_back = true;
-			ls_warnings_add(notes,
-					"%s: driver '%s' has no native mode, so generic mode is used: slower, and merged packets count as one",
-					name, target->device.driver[0] ? target->device.driver : "unknown");
+			name_driver(&target->device, driver, sizeof(driver));
+			ls_warnings_add(
+				notes,
+				"%s: %s has no native mode, so generic mode is used: slower, and merged packets count as one",
+				name, driver);
 			return 0;
 		}
 		mode = LS_PLANE_GENERIC;
@@ -297,7 +326,7 @@ int ls_target_attach(struct ls_target *target, int program_fd, enum ls_plane_mod
 		return r;
 	}
 	if (target->mode == LS_PLANE_GENERIC)
-		ls_warnings_add(notes, "%s: generic mode is slower, and merged packets count as one",
-				name);
+		ls_warnings_add(
+			notes, "%s: generic mode is slower, and merged packets count as one", name);
 	return 0;
 }

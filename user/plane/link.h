@@ -9,7 +9,7 @@
 /* An interface on its way to being attached. */
 struct ls_target {
 	struct ls_device device;
-	bool is_attached; /* ours already, before this run */
+	bool is_attached;	    /* ours already, before this run */
 	struct ls_resident foreign; /* program_id 0: none */
 	int foreign_fd;		    /* of its program while it is put aside */
 	bool is_put_aside;

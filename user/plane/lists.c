@@ -58,8 +58,8 @@ enum ls_outcome ls_lists_outcome(const struct ls_policy *policy, const struct ls
 bool ls_lists_has_within(const struct ls_policy *policy, enum ls_outcome list,
 			 const struct ls_prefix *prefix)
 {
-	const struct ls_members *members =
-		list == LS_OUTCOME_ALLOW ? &policy->allow : &policy->deny;
+	const struct ls_members *members = list == LS_OUTCOME_ALLOW ? &policy->allow
+								    : &policy->deny;
 
 	return visit_members(policy, members, is_within, prefix, NULL);
 }

@@ -36,7 +36,8 @@
 #define BAN_SETS 65536
 #define BAN_SETS_SMALL 4096
 #define LOG_BYTES (4U << 20) /* of the verifier's log: enough for its last lines */
-#define SPARE_BYTES (16ULL << 20) /* program, lists of a policy, page tables: kept free beside the maps */
+#define SPARE_BYTES                                                                                \
+	(16ULL << 20) /* program, lists of a policy, page tables: kept free beside the maps */
 
 DEFINE_CLEANUP(struct ls_skeleton *, ls_skeleton__destroy);
 
@@ -83,7 +84,9 @@ void ls_load_digest(uint8_t ret_digest[static 32])
 static bool kernel_has_frags(void)
 {
 	static const struct bpf_insn pass[] = {
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 2 /* XDP_PASS */ },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K,
+		  .dst_reg = BPF_REG_0,
+		  .imm = 2 /* XDP_PASS */ },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .prog_flags = BPF_F_XDP_HAS_FRAGS);
@@ -202,13 +205,15 @@ static int check_memory(struct ls_skeleton *skeleton, const struct ls_load *requ
 		const struct bpf_map *of = map_of(skeleton, map);
 		if ((request->keep && request->keep->maps[map].fd >= 0) || map == LS_MAP_BAN_TEXTS)
 			continue;
-		wanted += (uint64_t)((bpf_map__value_size(of) + 7) & ~7U) * bpf_map__max_entries(of);
+		wanted +=
+			(uint64_t)((bpf_map__value_size(of) + 7) & ~7U) * bpf_map__max_entries(of);
 	}
 	if (wanted <= available)
 		return 0;
 	ls_error_set(error,
 		     "cannot make tables for %" PRIu64 " sources: they take %" PRIu64
-		     " MiB and %" PRIu64 " MiB of memory are available; lower 'capacity: { sources: … }' in the policy",
+		     " MiB and %" PRIu64
+		     " MiB of memory are available; lower 'capacity: { sources: … }' in the policy",
 		     request->sources, wanted >> 20, available >> 20);
 	return -ENOMEM;
 }
@@ -232,7 +237,8 @@ static const char *reason_in_log(char *log)
 	char *rest = NULL;
 
 	for (char *line = strtok_r(log, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-		if (strncmp(line, "processed ", 10) == 0 || strncmp(line, "verification time", 17) == 0 ||
+		if (strncmp(line, "processed ", 10) == 0 ||
+		    strncmp(line, "verification time", 17) == 0 ||
 		    strncmp(line, "stack depth", 11) == 0)
 			continue;
 		if (strncmp(line, "-- ", 3) == 0)
@@ -250,14 +256,17 @@ static int explain_refusal(int code, char *log, struct ls_error *error)
 
 	uname(&system);
 	if (code == EPERM)
-		return ls_error_set_errno(error, code,
-					  "cannot load the BPF program; run as root, or with CAP_BPF and CAP_NET_ADMIN");
+		return ls_error_set_errno(
+			error, code,
+			"cannot load the BPF program; run as root, or with CAP_BPF and CAP_NET_ADMIN");
 	if (code == ENOMEM)
-		return ls_error_set_errno(error, code,
-					  "cannot make the tables; lower 'capacity: { sources: … }' in the policy");
-	return ls_error_set_errno(error, code,
-				  "cannot load the BPF program on kernel %s (5.15 or later is needed)%s%s; -v shows the verifier's log",
-				  system.release, *why ? ": " : "", why);
+		return ls_error_set_errno(
+			error, code,
+			"cannot make the tables; lower 'capacity: { sources: … }' in the policy");
+	return ls_error_set_errno(
+		error, code,
+		"cannot load the BPF program on kernel %s (5.15 or later is needed)%s%s; -v shows the verifier's log",
+		system.release, *why ? ": " : "", why);
 }
 
 /* First values of what cannot be all zero. */
@@ -339,8 +348,8 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
 	bpf_program__set_autoload(skeleton->progs.ls_xdp_frags, frags);
 	bpf_program__set_log_buf(program, log, LOG_BYTES);
 
-	const struct table_sizes sizes = request->keep ? sizes_of(request->keep) :
-							 sizes_for(request);
+	const struct table_sizes sizes = request->keep ? sizes_of(request->keep)
+						       : sizes_for(request);
 	r = set_sizes(skeleton, &sizes, (uint32_t)cpus);
 	if (r < 0)
 		return ls_error_set_errno(error, -r, "cannot set the sizes of the tables");

@@ -49,9 +49,10 @@ int ls_lock_take(const char *instance, struct ls_error *error)
 			return ls_error_set_errno(error, errno, "cannot lock '%s'", path);
 		if (ls_now_monotonic() > deadline_ns) {
 			holder_of(fd, holder);
-			ls_error_set(error,
-				     "cannot lock instance '%s': process %s has held it for more than 5 s; wait for it or end it",
-				     instance, holder);
+			ls_error_set(
+				error,
+				"cannot lock instance '%s': process %s has held it for more than 5 s; wait for it or end it",
+				instance, holder);
 			return -EBUSY;
 		}
 		nanosleep(&(struct timespec){ .tv_nsec = LS_LOCK_PAUSE_NS }, NULL);

@@ -154,18 +154,20 @@ int ls_pins_root(bool create, char ret_root[static PATH_MAX], struct ls_error *e
 				return LS_PLANE_E_ABSENT;
 			const int r = mount_bpffs(outer);
 			if (r < 0)
-				return ls_error_set_errno(error, -r,
-							  "cannot mount bpffs, which keeps the state, at '%s'; mount it with 'mount -t bpf bpffs %s'",
-							  path, BPFFS);
+				return ls_error_set_errno(
+					error, -r,
+					"cannot mount bpffs, which keeps the state, at '%s'; mount it with 'mount -t bpf bpffs %s'",
+					path, BPFFS);
 		}
 	}
 	snprintf(ret_root, PATH_MAX, "%s/loadshed", path);
 	if (!create)
 		return access(ret_root, F_OK) == 0 ? 0 : LS_PLANE_E_ABSENT;
 	if (statvfs(path, &fs) == 0 && fs.f_flag & ST_RDONLY) {
-		ls_error_set(error,
-			     "cannot keep state in '%s': it is mounted read-only; nothing was attached; 'mount -o remount,rw %s' helps",
-			     path, path);
+		ls_error_set(
+			error,
+			"cannot keep state in '%s': it is mounted read-only; nothing was attached; 'mount -o remount,rw %s' helps",
+			path, path);
 		return -EROFS;
 	}
 	if (mkdir(ret_root, 0700) < 0 && errno != EEXIST)
@@ -226,9 +228,9 @@ int ls_pins_repair(const char *root, const char *instance, struct ls_error *erro
 	if (r == 0)
 		r = ls_pins_remove(old);
 	if (r < 0)
-		return ls_error_set_errno(error, -r,
-					  "cannot clear what an ended process left of instance '%s'",
-					  instance);
+		return ls_error_set_errno(
+			error, -r, "cannot clear what an ended process left of instance '%s'",
+			instance);
 	return 0;
 }
 
@@ -289,7 +291,8 @@ void ls_pins_collect(const char *root)
 		const char *at = strchr(entry->d_name, '@');
 		const uint64_t inode = at ? strtoull(at + 1, NULL, 10) : 0;
 		if (!inode || inode == ls_netns_inode() ||
-		    (size_t)snprintf(path, sizeof(path), "%s/%s", root, entry->d_name) >= sizeof(path))
+		    (size_t)snprintf(path, sizeof(path), "%s/%s", root, entry->d_name) >=
+			    sizeof(path))
 			continue;
 		if (all_links_are_dead(path) && !netns_is_alive(inode))
 			(void)ls_pins_remove(path); /* garbage of others: it may stay */
@@ -362,4 +365,18 @@ int ls_pins_remove_link(const char *directory, uint32_t ifindex)
 
 	link_path(directory, ifindex, path);
 	return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+bool ls_pins_next_link(const char *directory, uint32_t *ret_ifindex)
+{
+	_cleanup_dir_ DIR *list = opendir(directory);
+	const struct dirent *entry;
+
+	while (list && (entry = readdir(list))) {
+		if (strncmp(entry->d_name, "link_", 5) != 0)
+			continue;
+		*ret_ifindex = (uint32_t)strtoul(entry->d_name + 5, NULL, 10);
+		return true;
+	}
+	return false;
 }

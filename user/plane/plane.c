@@ -229,43 +229,52 @@ static bool is_of_this_namespace(const struct ls_plane *plane)
 	return !cookie || !state->netns_cookie || state->netns_cookie == cookie;
 }
 
+int ls_plane_open_into(struct ls_plane *plane, struct ls_error *error)
+{
+	char root[PATH_MAX], ghosts[128];
+	int r;
+
+	ls_said_clear();
+	r = ls_pins_root(false, root, error);
+	if (r == LS_PLANE_E_ABSENT && ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
+		return ls_error_set(
+			error,
+			"cannot see the pins of what is attached to %s: no bpffs with them is mounted at /sys/fs/bpf of this mount namespace; run it where 'loadshed attach' was run",
+			ghosts);
+	if (r)
+		return r;
+	if (plane->access == LS_PLANE_WRITE) {
+		plane->lock_fd = ls_lock_take(plane->instance, error);
+		if (plane->lock_fd < 0)
+			return plane->lock_fd;
+		r = ls_pins_repair(root, plane->instance, error);
+		if (r < 0)
+			return r;
+	}
+	r = ls_pins_path(root, plane->instance, "", plane->directory, error);
+	if (r == 0)
+		r = ls_plane_open_pins(plane, error);
+	if (r)
+		return r;
+	return is_of_this_namespace(plane) ? 0 : LS_PLANE_E_ABSENT;
+}
+
 int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_plane **ret_plane,
 		  struct ls_error *error)
 {
 	_cleanup_(ls_plane_closep) struct ls_plane *plane = calloc(1, sizeof(*plane));
-	char root[PATH_MAX], ghosts[128];
-	int r;
 
 	if (!plane)
 		return ls_error_oom(error);
 	ls_plane_init(plane, instance, access);
-	ls_said_clear();
-	r = ls_pins_root(false, root, error);
-	if (r == LS_PLANE_E_ABSENT && ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
-		return ls_error_set(error,
-				    "cannot see the pins of what is attached to %s: no bpffs with them is mounted at /sys/fs/bpf of this mount namespace; run it where 'loadshed attach' was run",
-				    ghosts);
-	if (r)
-		return r;
-	if (access == LS_PLANE_WRITE) {
-		plane->lock_fd = ls_lock_take(instance, error);
-		if (plane->lock_fd < 0)
-			return plane->lock_fd;
-		r = ls_pins_repair(root, instance, error);
-		if (r < 0)
-			return r;
-	}
-	r = ls_pins_path(root, instance, "", plane->directory, error);
-	if (r == 0)
-		r = ls_plane_open_pins(plane, error);
+	const int r = ls_plane_open_into(plane, error);
 	if (r == LS_PLANE_E_LAYOUT)
-		return ls_error_set(error,
-				    "cannot read the state of instance '%s': another version of loadshed made it; 'loadshed attach' of this version carries it over",
-				    instance);
+		return ls_error_set(
+			error,
+			"cannot read the state of instance '%s': another version of loadshed made it; 'loadshed attach' of this version carries it over",
+			instance);
 	if (r)
 		return r;
-	if (!is_of_this_namespace(plane))
-		return LS_PLANE_E_ABSENT;
 	*ret_plane = TAKE_PTR(plane);
 	return 0;
 }
@@ -356,6 +365,7 @@ int ls_plane_policy(struct ls_plane *plane, struct ls_policy **ret_policy, char 
 	size_t length = 0;
 	const int r = ls_plane_text(plane, &bytes, &length, error);
 
-	return r < 0 ? r :
-		       ls_blob_read("the policy in force", bytes, length, ret_policy, ret_path, error);
+	return r < 0 ? r
+		     : ls_blob_read("the policy in force", bytes, length, ret_policy, ret_path,
+				    error);
 }

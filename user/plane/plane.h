@@ -67,8 +67,9 @@ struct ls_plane_attach {
 	bool monitor; /* drop nothing, whatever the policy says: holds for the whole instance */
 	bool replace; /* take over from a foreign program */
 	bool verbose; /* the verifier's log to stderr when the program does not load */
-	const struct ls_policy *policy; /* NULL: none; then what is in force stays, or all is `unmatched` */
-	const char *policy_path;	/* where it came from, absolute; NULL: nowhere */
+	const struct ls_policy
+		*policy; /* NULL: none; then what is in force stays, or all is `unmatched` */
+	const char *policy_path; /* where it came from, absolute; NULL: nowhere */
 };
 
 /*
@@ -102,11 +103,11 @@ struct ls_plane_interface {
 
 struct ls_plane_status {
 	char instance[32];
-	char version[32];     /* of the program that runs */
+	char version[32]; /* of the program that runs */
 	uint64_t generation;
-	bool monitor;	      /* nothing is dropped: by the policy's mode or by attach --monitor */
-	bool attach_monitor;  /* … by the latter */
-	bool other_build;     /* what runs was built from another object than this program's */
+	bool monitor;	     /* nothing is dropped: by the policy's mode or by attach --monitor */
+	bool attach_monitor; /* … by the latter */
+	bool other_build;    /* what runs was built from another object than this program's */
 	uint8_t policy_sha256[32];
 	uint64_t published_ns; /* Unix time */
 	uint64_t made_ns;      /* Unix time when the tables were made: counters count from there */

@@ -33,9 +33,6 @@
 #include "user/policy/policy.h"
 #include "user/policy/print.h"
 
-/* A program runs for microseconds; with a virtual CPU that is not scheduled, for as long as that takes. */
-#define REST_NS 10000000000ULL
-
 DEFINE_CLEANUP(struct ls_image *, ls_image_free);
 static uint64_t random_bits(void *context)
 {
@@ -84,7 +81,8 @@ static int put_inner(int outer_fd, unsigned half, const char *name, uint32_t ele
 	_cleanup_close_ int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, name, sizeof(__u32),
 						element_bytes, (__u32)entries, &opts);
 	if (fd < 0)
-		return ls_error_set_errno(error, errno, "cannot make '%s' of %zu bytes", name, length);
+		return ls_error_set_errno(error, errno, "cannot make '%s' of %zu bytes", name,
+					  length);
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	const size_t mapped = (entries * element_bytes + page - 1) / page * page;
 	void *memory = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -111,7 +109,8 @@ static void purge_ways(struct ls_ways *sets, uint32_t n_sets, const bool *fresh)
 				continue;
 			uint64_t state = __atomic_load_n(&way->state, __ATOMIC_ACQUIRE);
 			while (state != 0 && state != LS_STATE_BUSY &&
-			       fresh[__atomic_load_n(&way->key, __ATOMIC_ACQUIRE) & (LS_SLOTS - 1)] &&
+			       fresh[__atomic_load_n(&way->key, __ATOMIC_ACQUIRE) &
+				     (LS_SLOTS - 1)] &&
 			       !__atomic_compare_exchange_n(&way->state, &state, 0, false,
 							    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 				;
@@ -216,7 +215,7 @@ int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const cha
 	r = ls_policy_compile(policy, half, ledger, random_bits, NULL, &image, error);
 	if (r < 0)
 		return r;
-	if (number > 1 && ls_now_unix() - state->half[!half].since_ns < REST_NS)
+	if (number > 1 && !plane->is_sandbox)
 		ls_grace_period();
 	state->half[half].number = 0; /* what it held is no longer whole */
 	r = fill_half(plane, half, image, error);
@@ -266,15 +265,18 @@ int ls_plane_publish(struct ls_plane *plane, const struct ls_policy *policy, con
 	struct ls_device device;
 
 	if (!plane->is_sandbox && ls_policy_uses_vlan(policy) && find_tag_taker(plane, &device))
-		return ls_error_set(error,
-				    "cannot apply a policy that matches 'vlan': interface '%s' takes the tag out of the frame; 'ethtool -K %s rxvlan off' helps",
-				    device.name, device.name);
+		return ls_error_set(
+			error,
+			"cannot apply a policy that matches 'vlan': interface '%s' takes the tag out of the frame; 'ethtool -K %s rxvlan off' helps",
+			device.name, device.name);
 	if (is_in_force(plane, policy))
 		return LS_PLANE_E_SAME;
 	const int r = ls_publish(plane, policy, path, error);
 	if (r == 0 && !plane->is_sandbox && policy->sources != state->sources)
 		ls_warnings_add(notes,
-				"capacity stays at %" PRIu64 " sources, as at attach; the policy asks for %" PRIu64 ": detach and attach to change it",
+				"capacity stays at %" PRIu64
+				" sources, as at attach; the policy asks for %" PRIu64
+				": detach and attach to change it",
 				(uint64_t)state->sources, policy->sources);
 	return r;
 }

@@ -63,7 +63,8 @@ int ls_plane_run(struct ls_plane *plane, const void *frame, size_t length, uint3
 	memset(&attr, 0, sizeof(attr.test));
 	attr.test.prog_fd = (__u32)plane->program_fd;
 	attr.test.data_in = (__u64)(uintptr_t)frame;
-	attr.test.data_size_in = (__u32)(length < LS_SANDBOX_FRAME_MAX ? length : LS_SANDBOX_FRAME_MAX);
+	attr.test.data_size_in =
+		(__u32)(length < LS_SANDBOX_FRAME_MAX ? length : LS_SANDBOX_FRAME_MAX);
 	plane->replay->now_ns = unix_ns;
 	plane->replay->wire_bytes = wire_bytes;
 	if (syscall(SYS_bpf, BPF_PROG_TEST_RUN, &attr, sizeof(attr.test)) < 0)

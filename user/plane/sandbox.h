@@ -26,7 +26,7 @@ struct ls_plane_sandbox {
 	const struct ls_policy *policy; /* published at once; NULL: the empty one */
 	uint64_t sources;		/* capacity; 0: LS_SANDBOX_SOURCES */
 	int live_clock; /* 0: replay, the clock is that of ls_plane_run; 1: the kernel's own, for benches */
-	int verbose;	/* the verifier's log to stderr when the program does not load */
+	int verbose; /* the verifier's log to stderr when the program does not load */
 };
 
 int ls_plane_sandbox_open(const struct ls_plane_sandbox *request, struct ls_plane **ret_plane,

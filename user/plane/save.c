@@ -130,10 +130,9 @@ int ls_save_bans(struct ls_plane *plane, struct ls_error *error)
 		return r;
 	ls_buffer_text(&lines, BANS_HEAD);
 	for (size_t i = 0; i < count; i++)
-		ls_buffer_format(&lines, "%s %" PRIu64 " %s %s\n",
-				 ls_prefix_format(&bans[i].prefix, text),
-				 now_ns + bans[i].remaining_ns, origins[bans[i].origin],
-				 bans[i].reason);
+		ls_buffer_format(
+			&lines, "%s %" PRIu64 " %s %s\n", ls_prefix_format(&bans[i].prefix, text),
+			now_ns + bans[i].remaining_ns, origins[bans[i].origin], bans[i].reason);
 	return write_lines(plane->instance, "bans", &lines, error);
 }
 
@@ -160,9 +159,9 @@ static int save_attach(const struct ls_plane *plane, struct ls_error *error)
 	ls_buffer_format(&lines, "monitor %d\n", state->flags & LS_STATE_MONITOR ? 1 : 0);
 	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
 		const struct ls_state_interface *row = &state->interfaces[i];
-		const enum ls_plane_mode mode = row->flags & LS_STATE_F_FELL_BACK ? LS_PLANE_AUTO :
-						row->mode == LS_STATE_GENERIC ? LS_PLANE_GENERIC :
-										LS_PLANE_NATIVE;
+		const enum ls_plane_mode mode = row->flags & LS_STATE_F_FELL_BACK ? LS_PLANE_AUTO
+						: row->mode == LS_STATE_GENERIC	  ? LS_PLANE_GENERIC
+										  : LS_PLANE_NATIVE;
 		if (row->ifindex)
 			ls_buffer_format(&lines, "interface %s %s\n", ls_plane_mode_name(mode),
 					 row->name);
@@ -232,8 +231,8 @@ static int put_ban(struct ls_plane *plane, const struct ls_policy *policy, char 
 		return ls_error_set(error, "cannot read the saved bans: '%s' is no ban", source);
 	if (end_ns <= now_ns)
 		return 0;
-	const int r = ls_ban_add(plane, policy, &prefix, end_ns - now_ns,
-				 (enum ls_origin)origin, rest && *rest ? rest : NULL, error);
+	const int r = ls_ban_add(plane, policy, &prefix, end_ns - now_ns, (enum ls_origin)origin,
+				 rest && *rest ? rest : NULL, error);
 	return r < 0 ? r : 0; /* allowed now, or banned for longer: as it is */
 }
 

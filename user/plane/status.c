@@ -68,7 +68,8 @@ static void read_interface(struct ls_plane *plane, const struct ls_state_interfa
 }
 
 static void note_interface(const struct ls_state_interface *row,
-			   const struct ls_plane_interface *interface, struct ls_plane_status *status)
+			   const struct ls_plane_interface *interface,
+			   struct ls_plane_status *status)
 {
 	char since[32];
 
@@ -84,7 +85,8 @@ static void note_interface(const struct ls_state_interface *row,
 		degrade(status,
 			"%s: generic mode since %s%s: slower, and merged packets count as one",
 			interface->name, since,
-			row->flags & LS_STATE_F_FELL_BACK ? ", as the driver has no native mode" : "");
+			row->flags & LS_STATE_F_FELL_BACK ? ", as the driver has no native mode"
+							  : "");
 	if (interface->program_id && !interface->bank)
 		degrade(status, "%s: shares its counters with other interfaces since %s",
 			interface->name, since);
@@ -108,7 +110,8 @@ static void note_instance(struct ls_plane *plane, struct ls_plane_status *status
 		degrade(status,
 			"capacity is %" PRIu64 " sources as at attach, the policy asks for %" PRIu64
 			" since %s; detach and attach to change it",
-			(uint64_t)state->sources, (uint64_t)half->sources, stamp(half->since_ns, since));
+			(uint64_t)state->sources, (uint64_t)half->sources,
+			stamp(half->since_ns, since));
 	if (control->bans_lost)
 		degrade(status, "%" PRIu64 " bans by classes found no room since %s",
 			(uint64_t)control->bans_lost, stamp(state->made_ns, since));

@@ -46,14 +46,14 @@ static int links_open(const char *directory, struct links *links, struct ls_erro
 		uint32_t ifindex = 0, link_id = 0, program_id = 0;
 		if (strncmp(entry->d_name, "link_", 5) != 0)
 			continue;
-		const int fd = ls_pins_get_link(directory,
-						(uint32_t)strtoul(entry->d_name + 5, NULL, 10));
+		const int fd =
+			ls_pins_get_link(directory, (uint32_t)strtoul(entry->d_name + 5, NULL, 10));
 		if (fd < 0)
 			continue;
 		const int program_fd = ls_link_info(fd, &ifindex, &link_id, &program_id) == 0 &&
-						       ifindex ?
-					       bpf_prog_get_fd_by_id(program_id) :
-					       -1;
+						       ifindex
+					       ? bpf_prog_get_fd_by_id(program_id)
+					       : -1;
 		if (program_fd < 0) {
 			close(fd);
 			continue;
@@ -78,8 +78,9 @@ static int links_update(struct links *links, int program_fd, struct ls_error *er
 		const int code = errno;
 		while (i-- > 0)
 			(void)bpf_link_update(links->fd[i], links->program_fd[i], NULL);
-		return ls_error_set_errno(error, code,
-					  "cannot replace the program by this build's; the old one goes on");
+		return ls_error_set_errno(
+			error, code,
+			"cannot replace the program by this build's; the old one goes on");
 	}
 	return 0;
 }
@@ -97,7 +98,9 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 	if (memcmp(digest, state->object_sha256, sizeof(digest)) == 0)
 		return 0;
 	ls_plane_init(&fresh, plane->instance, LS_PLANE_WRITE);
-	const struct ls_load load = { .sources = state->sources, .verbose = verbose, .keep = plane };
+	const struct ls_load load = { .sources = state->sources,
+				      .verbose = verbose,
+				      .keep = plane };
 	int r = ls_load_object(&load, &fresh, error);
 	if (r == 0)
 		r = links_open(plane->directory, &links, error);
@@ -109,9 +112,10 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 		memcpy(state->object_sha256, digest, sizeof(digest));
 		snprintf(state->version, sizeof(state->version), "%s", LS_VERSION);
 		state->upgraded_ns = ls_now_unix();
-		ls_warnings_add(notes,
-				"the program of another build (%.31s) was replaced by this one's (%s) on %zu interface(s); state kept",
-				version, LS_VERSION, links.count);
+		ls_warnings_add(
+			notes,
+			"the program of another build (%.31s) was replaced by this one's (%s) on %zu interface(s); state kept",
+			version, LS_VERSION, links.count);
 	}
 	ls_plane_fini(&fresh);
 	return r;
@@ -123,7 +127,8 @@ static int old_policy(struct ls_plane *old, struct ls_policy **ret, char **ret_p
 {
 	if (old->maps[LS_MAP_STATE].value_bytes == sizeof(struct ls_state) &&
 	    old->maps[LS_MAP_CONTROL].value_bytes == sizeof(struct ls_control) &&
-	    ls_plane_memory(old, LS_MAP_STATE, NULL) && ls_plane_memory(old, LS_MAP_CONTROL, NULL) &&
+	    ls_plane_memory(old, LS_MAP_STATE, NULL) &&
+	    ls_plane_memory(old, LS_MAP_CONTROL, NULL) &&
 	    ls_plane_policy(old, ret, ret_path, NULL) == 0)
 		return 0;
 	return ls_save_read_policy(old->instance, ret, ret_path, error);
@@ -206,6 +211,10 @@ static int make_beside(struct ls_plane *old, struct ls_plane *fresh, bool verbos
 	r = ls_load_object(&load, fresh, error);
 	if (r < 0)
 		return r;
+	/* The generation keeps its number, where it can be read. */
+	if (old->maps[LS_MAP_CONTROL].memory && ls_plane_generation(old) > 0)
+		ls_plane_control_rw(fresh)->word = (ls_plane_generation(old) - 1)
+						   << LS_WORD_NUMBER_SHIFT;
 	if (monitor)
 		ls_plane_state(fresh)->flags |= LS_STATE_MONITOR;
 	r = ls_publish(fresh, policy, path, error);
@@ -242,8 +251,9 @@ int ls_upgrade_layout(struct ls_plane *plane, const char *root, bool verbose,
 				plane->instance);
 		return r;
 	}
-	ls_warnings_add(notes,
-			"the tables of another version were made anew: policy and bans were carried over, counters and the state of limits start from zero");
+	ls_warnings_add(
+		notes,
+		"the tables of another version were made anew: policy and bans were carried over, counters and the state of limits start from zero");
 	fresh.lock_fd = TAKE_FD(plane->lock_fd);
 	ls_plane_fini(plane);
 	*plane = fresh;

@@ -68,8 +68,8 @@ static void compile_class(struct ls_class_abi *record, const struct ls_class *cl
 {
 	if (class->mode == LS_MODE_MONITOR)
 		record->flags |= LS_CLASS_F_MONITOR;
-	record->priority = (uint8_t)class->priority;
-	record->n_limits = (uint8_t)class->n_limits;
+	record->priority = (uint8_t) class->priority;
+	record->n_limits = (uint8_t) class->n_limits;
 	for (size_t i = 0; i < class->n_limits; i++)
 		record->limit[i] = ls_compile_limit(&class->limits[i]);
 	if (class->ban.given)
@@ -86,6 +86,19 @@ static void compile_overload(const struct ls_overload_max *max, struct ls_image 
 			&max->connections, LS_ABI_CONNECTIONS, LS_SLOT_OVERLOAD_CONNECTIONS);
 	if (max->has_packets || max->has_connections)
 		image->word |= LS_WORD_OVERLOAD;
+}
+
+/* After the ledger, which has the last word on tables. */
+static void mark_quick(struct ls_class_abi *class)
+{
+	for (unsigned i = 0; i < class->n_limits; i++) {
+		const struct ls_limit_abi *limit = &class->limit[i];
+
+		if (limit->per != LS_ABI_PER_SOURCE || limit->algorithm != LS_ABI_TOKEN_BUCKET ||
+		    limit->table != LS_TABLE_SHORT)
+			return;
+	}
+	class->flags |= LS_CLASS_F_QUICK;
 }
 
 /* Whatever has states in the tables: limits and strikes of the policy, the program's own limits. */
@@ -209,12 +222,15 @@ int ls_policy_compile(const struct ls_policy *policy, unsigned half, struct ls_l
 		compile_class(&image->classes[i], &policy->classes[i]);
 	if (ls_compile_ledger(policy, half, ledger, image, error) < 0)
 		return -1;
+	for (size_t i = 0; i < policy->n_classes; i++)
+		mark_quick(&image->classes[i]);
 	compile_slots(image);
 	compile_overload(&policy->overload, image);
 	if (ls_compile_match(policy, rows, image, error) < 0)
 		return -1;
 	if (compile_lists(policy, rows, random, context, image, error) < 0)
 		return -1;
+	ls_compile_direct(image);
 	*ret_image = TAKE_PTR(image);
 	return 0;
 }

@@ -118,7 +118,7 @@ static void standings_fini(struct standings *standings)
  * An IPv4 prefix in one number while lists are collected, so that a million of them are sorted and
  * walked quickly; afterwards an entry as LS_HOST4 takes its place.
  */
-#define TAG4(address, length, role) \
+#define TAG4(address, length, role)                                                                \
 	((uint64_t)(address) << 32 | (uint64_t)(length) << 24 | (uint64_t)(role))
 #define TAG4_KEY(tagged) ((tagged) >> 24)
 #define TAG4_LENGTH(tagged) ((unsigned)((tagged) >> 24 & 0xff))
@@ -416,8 +416,8 @@ static int walk_enter(struct walk *walk, ls_u128 address, unsigned length, uint3
 {
 	const uint32_t parent = ls_stack_seek(&walk->stack, address)->label;
 	uint32_t label;
-	const int error = merged ? apply_role(walk, parent, merged, &label) :
-				   apply_remembered(walk, parent, role, &label);
+	const int error = merged ? apply_role(walk, parent, merged, &label)
+				 : apply_remembered(walk, parent, role, &label);
 
 	if (error)
 		return error;

@@ -280,6 +280,34 @@ static bool fill_flags(const struct ls_policy *policy, struct ls_rows *rows)
 	return set_other(rows, LS_OTHER_NO_FLAGS, &unknown);
 }
 
+/* The first class of a row, or LS_DIRECT_NONE. */
+static uint16_t first_class(const struct ls_image *image, unsigned row)
+{
+	for (unsigned word = 0; word < LS_CLASS_WORDS; word++)
+		if (image->rows[word][row])
+			return (uint16_t)(64 * word +
+					  (unsigned)__builtin_ctzll(image->rows[word][row]));
+	return LS_DIRECT_NONE;
+}
+
+void ls_compile_direct(struct ls_image *image)
+{
+	const uint64_t others = LS_WORD_SOURCE_PORTS | LS_WORD_VLAN | LS_WORD_FLAGS | LS_WORD_FROM |
+				LS_WORD_TO;
+
+	if (!(image->word & LS_WORD_PORTS) || image->word & others)
+		return;
+	for (unsigned chunk = 0; chunk < LS_CHUNKS_SOURCE; chunk++)
+		for (unsigned i = 0; i < LS_ROW_CHUNK; i++)
+			image->ports[chunk].row[i] = first_class(image, image->ports[chunk].row[i]);
+	for (unsigned i = 0; i <= LS_OTHER_NO_PROTOCOL; i++) {
+		uint16_t *row = &image->ports[LS_CHUNK_OTHER].row[LS_OTHER_PROTOCOL + i];
+
+		*row = first_class(image, *row);
+	}
+	image->word |= LS_WORD_DIRECT;
+}
+
 int ls_compile_match(const struct ls_policy *policy, struct ls_rows *rows, struct ls_image *image,
 		     struct ls_error *error)
 {

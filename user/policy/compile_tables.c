@@ -48,6 +48,8 @@
 /* Well below the thresholds of two candidates: 99.9 % for 8 entries in a bucket, 89 % for 2. */
 #define HOSTS_LOAD_PERCENT 80
 #define NETS_LOAD_PERCENT 40
+/* A line of the filter for 32 lines of the table, so for at most 26 entries: 20 bits each, 0.3 % false. */
+#define FILTER_SHIFT 5
 #define MOVES_MAX 512 /* of one entry; at these loads more than a few dozen are already rare */
 #define DRAWS_MAX 8   /* of multipliers, before the table that failed grows */
 #define BITS_MAX 26   /* 4 GiB: the multipliers are not random */
@@ -76,7 +78,7 @@ static void host_lines(const struct table *table, const uint64_t *entry, uint32_
 	ret[1] = (uint32_t)(x * table->seed[1] >> (64 - table->bits));
 }
 
-static void net_lines(const struct table *table, const uint64_t *entry, uint32_t ret[2])
+static void net_hashes(const struct table *table, const uint64_t *entry, uint64_t ret[2])
 {
 	const uint64_t high = entry[0], low = entry[1], length = entry[2];
 	const uint64_t high_low = (uint32_t)high, high_high = high >> 32;
@@ -87,8 +89,17 @@ static void net_lines(const struct table *table, const uint64_t *entry, uint32_t
 	const uint64_t second = high_low * seed[5] + high_high * seed[6] + low_low * seed[7] +
 				low_high * seed[1] + length * seed[3];
 
-	ret[0] = (uint32_t)(first >> (64 - table->bits));
-	ret[1] = (uint32_t)(second >> (64 - table->bits));
+	ret[0] = first;
+	ret[1] = second;
+}
+
+static void net_lines(const struct table *table, const uint64_t *entry, uint32_t ret[2])
+{
+	uint64_t hashes[2];
+
+	net_hashes(table, entry, hashes);
+	ret[0] = (uint32_t)(hashes[0] >> (64 - table->bits));
+	ret[1] = (uint32_t)(hashes[1] >> (64 - table->bits));
 }
 
 static void entry_lines(const struct table *table, const uint64_t *entry, uint32_t ret[2])
@@ -356,6 +367,24 @@ static bool place_nets(struct table *table, const struct nets *nets)
 	return true;
 }
 
+/* Sets the bits of one prefix or marker in the filter. */
+static void filter_add(struct ls_line *lines, const struct ls_generation_abi *generation,
+		       const struct ls_net6 *net)
+{
+	const struct table table = { .seed = generation->seed };
+	uint64_t entry[NET_WORDS], hashes[2];
+	struct ls_line *line;
+
+	memcpy(entry, net, sizeof(entry));
+	net_hashes(&table, entry, hashes);
+	line = &lines[generation->filter6 + (hashes[0] >> (64 - generation->filter6_bits))];
+	for (unsigned i = 0; i < LS_FILTER6_BITS; i++) {
+		const unsigned bit = (unsigned)LS_FILTER6_BIT(hashes[1], i);
+
+		line->word[bit / 64] |= 1ULL << (bit % 64);
+	}
+}
+
 /* ---- both ---- */
 
 /* Places of the tables, by the bits in `generation`. Returns how many lines there are in all. */
@@ -369,6 +398,10 @@ static size_t lay_out(struct ls_generation_abi *generation, bool has4, bool has6
 	lines += has4 ? 1UL << generation->hosts4_bits : 0;
 	generation->nets6 = (uint32_t)lines;
 	lines += has6 ? 1UL << generation->nets6_bits : 0;
+	generation->filter6 = (uint32_t)lines;
+	generation->filter6_bits =
+		generation->nets6_bits > FILTER_SHIFT ? generation->nets6_bits - FILTER_SHIFT : 1;
+	lines += has6 ? 1UL << generation->filter6_bits : 0;
 	return lines;
 }
 
@@ -445,10 +478,10 @@ int ls_lists_build(const struct ls_lists *lists, uint64_t (*random)(void *contex
 	if (find_nets(lists, generation, &nets) < 0)
 		return -ENOMEM;
 	generation->label6 = (uint16_t)lists->label6;
-	generation->hosts4_bits =
-		has4 ? (uint8_t)bits_for(n_hosts, HOST_WORDS, HOSTS_LOAD_PERCENT) : 0;
-	generation->nets6_bits =
-		has6 ? (uint8_t)bits_for(nets.count, NET_WORDS, NETS_LOAD_PERCENT) : 0;
+	generation->hosts4_bits = has4 ? (uint8_t)bits_for(n_hosts, HOST_WORDS, HOSTS_LOAD_PERCENT)
+				       : 0;
+	generation->nets6_bits = has6 ? (uint8_t)bits_for(nets.count, NET_WORDS, NETS_LOAD_PERCENT)
+				      : 0;
 	while (!outcome.hosts || !outcome.nets) {
 		free(image->lines);
 		image->n_lines = lay_out(generation, has4, has6);
@@ -462,6 +495,8 @@ int ls_lists_build(const struct ls_lists *lists, uint64_t (*random)(void *contex
 		if (!outcome.nets && ++generation->nets6_bits > BITS_MAX)
 			return -ENOMEM;
 	}
+	for (size_t i = 0; has6 && i < nets.count; i++)
+		filter_add(image->lines, generation, &nets.items[i]);
 	if (has4)
 		paint_cells((uint16_t *)image->lines, lists);
 	image->word |= (has4 ? LS_WORD_LISTS4 : 0) | (has6 ? LS_WORD_LISTS6 : 0);
