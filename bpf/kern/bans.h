@@ -121,8 +121,6 @@ __attribute__((noinline)) int ls_strike(struct ls_job *job)
 	if (!job)
 		return 0;
 	struct ls_class_abi *class = ls_job_class(job);
-	if (!class)
-		return 0;
 	struct ls_hash hash =
 		ls_hash_source(ls_control.hash_key, class->slot, LS_ABI_PER_SOURCE, &job->packet);
 	__u64 key = ls_hash_key(hash, class->ban_slot);
@@ -138,7 +136,7 @@ __attribute__((noinline)) int ls_strike(struct ls_job *job)
 	__u32 way = ls_way_find(ways, key, &first);
 	__u32 count = 1;
 	if (way == LS_WAY_NONE) {
-		way = (__u32)ls_way_to_claim(job, LS_TABLE_STRIKE, set);
+		way = (__u32)ls_way_to_claim(job, LS_TABLE_STRIKE, set, key);
 		if (way >= LS_WAYS)
 			return 0;
 		__u64 state = LS_READ_ONCE(ways->way[way].state);

@@ -19,10 +19,7 @@ __attribute__((noinline)) int ls_control_admits(struct ls_job *job)
 {
 	if (!job)
 		return 0;
-	__u32 slot = LS_SLOT_CONTROL;
-	struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
-	if (!shared)
-		return 1;
+	struct ls_shared *shared = &ls_static.tables.shared[LS_SLOT_CONTROL];
 #pragma clang loop unroll(disable)
 	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
 		__u64 state = LS_READ_ONCE(shared->state), next = 0;

@@ -13,9 +13,8 @@
 
 LS_INLINE __u32 ls_row_at(const struct ls_job *job, __u32 chunk, __u32 place)
 {
-	__u32 index = (job->half & 1) * LS_CHUNKS + chunk;
-	struct ls_rows_abi *rows = bpf_map_lookup_elem(&ls_ports, &index);
-	return rows ? rows->row[place & (LS_ROW_CHUNK - 1)] : 0;
+	const struct ls_rows_abi *rows = &ls_static.tables.ports[(job->half & 1) * LS_CHUNKS];
+	return rows[chunk].row[place & (LS_ROW_CHUNK - 1)];
 }
 
 LS_INLINE __u32 ls_row_port(const struct ls_job *job)
@@ -56,9 +55,8 @@ LS_INLINE __u32 ls_row_flags(const struct ls_job *job)
 
 LS_INLINE __u64 ls_row_word(__u32 half, __u32 word, __u32 row)
 {
-	__u32 index = ((half & 1) * LS_CLASS_WORDS + word) * LS_ROWS + row;
-	__u64 *bits = bpf_map_lookup_elem(&ls_rows, &index);
-	return bits ? *bits : 0;
+	return ls_static.tables
+		.rows[((half & 1) * LS_CLASS_WORDS + word) * LS_ROWS + (row & (LS_ROWS - 1))];
 }
 
 /*
@@ -95,7 +93,7 @@ __attribute__((noinline)) __u64 ls_classify_more(const struct ls_job *job, __u64
 	if (stages & LS_WORD_TO) {
 		struct ls_label_abi *label =
 			ls_label_of(job, ls_label(job, job->packet.destination));
-		bits &= ls_row_word(job->half, word & 3, label ? label->to_row : 0);
+		bits &= ls_row_word(job->half, word & 3, label->to_row);
 	}
 	return bits;
 }

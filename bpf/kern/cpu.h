@@ -4,14 +4,14 @@
 
 /*
  * What one CPU keeps for itself: the cached clock, the packet that it judges, and the scratch of the limits' two
- * passes. An element
- * of the array `ls_cpus` rather than of a per-CPU map, because an array's look-up is inlined on every
- * kernel; XDP never nests on a CPU, so nobody else writes it.
+ * passes. An element of an array rather than of a per-CPU map, because the program then addresses it without a
+ * look-up; XDP never nests on a CPU, so nobody else writes it.
  */
 
 #include <linux/types.h>
 
 #include "loadshed/bounds.h"
+#include "loadshed/tables_abi.h"
 #include "pure/packet.h"
 
 /* Where the state of a pending charge lives. */
@@ -56,8 +56,8 @@ struct ls_job {
 	__u32 factor; /* NAT factor of the source; 0: in no nat set */
 	__u32 class_index;
 	__u32 committed; /* bit i: pending i is charged */
-	__u32 pad0;
-	__u32 counter; /* out: where this packet is counted */
+	__u32 asking;	 /* the limit that is being asked: those before it have their ways */
+	__u32 counter;	 /* out: where this packet is counted */
 	__u8 verdict, reason, limit;
 	__u8 clocked;
 } __attribute__((aligned(64)));
@@ -73,6 +73,13 @@ struct ls_cpu {
 	struct ls_pending pending[LS_PENDINGS];
 };
 
+/* The object's section .bss: first what user space knows, then what it does not look at. */
+struct ls_static {
+	struct ls_tables tables;
+	struct ls_cpu cpus[LS_CPUS];
+};
+
+_Static_assert(sizeof(struct ls_static) < 4U << 20, "elements of up to 4 MiB work on every kernel");
 _Static_assert(sizeof(struct ls_pending) == 64, "a line");
 _Static_assert(sizeof(struct ls_cpu) % 64 == 0, "lines: two CPUs share none");
 

@@ -41,10 +41,20 @@ LS_INLINE void ls_job_refuse(struct ls_job *job, __u8 reason)
 	ls_job_end(job, ls_job_monitors(job) ? LS_VERDICT_WOULD_DROP : LS_VERDICT_DROP, reason);
 }
 
+LS_INLINE struct ls_cpu *ls_cpu_of(__u32 number)
+{
+	struct ls_cpu *cpu = &ls_static.cpus[number & (LS_CPUS - 1)];
+	LS_REBASE(cpu);
+	return cpu;
+}
+
 LS_INLINE struct ls_class_abi *ls_job_class(const struct ls_job *job)
 {
-	__u32 index = job->half * LS_CLASSES + (job->class_index & (LS_CLASSES - 1));
-	return bpf_map_lookup_elem(&ls_classes, &index);
+	struct ls_class_abi *class =
+		&ls_static.tables.classes[(job->half & 1) * LS_CLASSES +
+					  (job->class_index & (LS_CLASSES - 1))];
+	LS_REBASE(class);
+	return class;
 }
 
 #endif

@@ -30,9 +30,9 @@ LS_INLINE int ls_commit_some(struct ls_job *job, __u32 n, __u8 shared)
 		if (i >= n)
 			break;
 		struct ls_pending *pending = ls_pending_of(job, i);
-		if (!pending || pending->at == LS_AT_NOWHERE || pending->shared != shared)
+		if (pending->at == LS_AT_NOWHERE || pending->shared != shared)
 			continue;
-		int answer = ls_commit_at(job, i, 1);
+		int answer = ls_commit_at(job, i);
 		if (answer != LS_ASK_OK)
 			return (int)LS_REFUSAL(i, (__u32)answer);
 		ls_committed(job, i);
@@ -59,6 +59,31 @@ LS_INLINE int ls_commit_overload(struct ls_job *job, __u32 priority)
 	return 0;
 }
 
+/* Asks all limits of the class and overload, without charging any. */
+LS_INLINE int ls_ask_all(struct ls_job *job, __u32 n, __u32 priority)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
+		if (i >= n)
+			break;
+		int answer = ls_ask_at(job, i);
+		if (answer != LS_ASK_OK)
+			return (int)LS_REFUSAL(i, (__u32)answer);
+	}
+	return job->word & LS_WORD_OVERLOAD ? ls_ask_overload(job, priority) : 0;
+}
+
+/* Charges what was asked; a refusal, or LS_COMMIT_AGAIN as one: then job->committed says what is to be undone. */
+LS_INLINE int ls_commit_all(struct ls_job *job, __u32 n, __u32 priority)
+{
+	int refusal = job->word & LS_WORD_OVERLOAD ? ls_commit_overload(job, priority) : 0;
+	if (!refusal)
+		refusal = ls_commit_some(job, n, LS_LIMIT_F_SHARED);
+	if (!refusal)
+		refusal = ls_commit_some(job, n, 0);
+	return refusal;
+}
+
 /*
  * Asks and commits all limits of the job's class (class_index may be LS_NO_CLASS: none) and overload. Returns 0
  * or LS_REFUSAL(). A function of its own, so that its loops are verified once.
@@ -69,33 +94,25 @@ __attribute__((noinline)) int ls_limits_many(struct ls_job *job)
 		return 0;
 	__u32 priority = LS_ABI_NORMAL;
 	__u32 n = 0;
-	struct ls_class_abi *class = ls_job_class(job);
-	if (!class)
-		return 0;
 	if (job->class_index != LS_NO_CLASS) {
-		priority = class->priority;
-		n = class->n_limits;
+		priority = ls_job_class(job)->priority;
+		n = ls_job_class(job)->n_limits;
 	}
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
-		if (i >= n)
-			break;
-		int answer = ls_ask_at(job, i);
-		if (answer != LS_ASK_OK)
-			return (int)LS_REFUSAL(i, (__u32)answer);
-	}
-	int overload = (job->word & LS_WORD_OVERLOAD) != 0;
-	int refusal = overload ? ls_ask_overload(job, priority) : 0;
-	if (refusal)
-		return refusal;
-	refusal = overload ? ls_commit_overload(job, priority) : 0;
-	if (!refusal)
-		refusal = ls_commit_some(job, n, LS_LIMIT_F_SHARED);
-	if (!refusal)
-		refusal = ls_commit_some(job, n, 0);
-	if (refusal)
+	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
+		int refusal = ls_ask_all(job, n, priority);
+		if (refusal)
+			return refusal;
+		LS_WRITE_ONCE(job->committed, 0);
+		refusal = ls_commit_all(job, n, priority);
+		if (!refusal)
+			return 0;
 		ls_undo(job, job->committed);
-	return refusal;
+		if (LS_REFUSAL_ANSWER((__u32)refusal) != LS_COMMIT_AGAIN)
+			return refusal;
+	}
+	__sync_fetch_and_add(&ls_control.contended, 1);
+	return 0;
 }
 
 /*
@@ -107,7 +124,7 @@ __attribute__((noinline)) int ls_limits_many(struct ls_job *job)
 LS_INLINE int ls_quick_claim(struct ls_job *job, struct ls_ways *ways, __u32 set, __u64 key,
 			     __u64 next)
 {
-	__u32 way = (__u32)ls_way_to_claim(job, LS_TABLE_SHORT, set);
+	__u32 way = (__u32)ls_way_to_claim(job, LS_TABLE_SHORT, set, key);
 	if (way >= LS_WAYS)
 		return 0;
 	struct ls_way *free = &ways->way[way];
@@ -211,10 +228,6 @@ LS_INLINE void ls_judge_class(struct ls_cpu *cpu)
 {
 	struct ls_job *job = &cpu->job;
 	struct ls_class_abi *class = ls_job_class(job);
-	if (!class) {
-		ls_job_end(job, LS_VERDICT_PASS, LS_REASON_INTERNAL);
-		return;
-	}
 	job->verdict = LS_VERDICT_PASS;
 	job->reason = LS_REASON_ADMITTED;
 	job->counter = class->counter + LS_CLASS_COUNTER_ADMITTED;

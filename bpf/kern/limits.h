@@ -93,7 +93,9 @@ __attribute__((noinline)) int ls_hash_subject(struct ls_job *job, __u32 class_sl
 		ls_hash_address(&hash, key, LS_HASH_SOURCE, packet->source, family);
 		ls_hash_address(&hash, key, LS_HASH_TARGET, packet->destination, family);
 		ls_hash_add(&hash, key, LS_HASH_PORTS,
-			    (__u32)packet->source_port << 16 | packet->port);
+			    packet->known & LS_KNOWN_PORTS
+				    ? (__u32)packet->source_port << 16 | packet->port
+				    : 0);
 		ls_hash_add(&hash, key, LS_HASH_PROTOCOL,
 			    packet->known & LS_KNOWN_PROTOCOL ? packet->protocol : 256);
 	}
@@ -121,10 +123,7 @@ LS_INLINE struct ls_hash ls_limit_hash(struct ls_job *job, const struct ls_limit
 LS_INLINE int ls_ask_shared(struct ls_job *job, const struct ls_limit_abi *limit,
 			    struct ls_pending *pending, __u8 at)
 {
-	__u32 slot = limit->slot;
-	struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
-	if (!shared)
-		return LS_ASK_INTERNAL;
+	struct ls_shared *shared = &ls_static.tables.shared[limit->slot & (LS_SLOTS - 1)];
 	struct ls_question question = {
 		.state = *(const volatile __u64 *)(at == LS_AT_CROWD ? &shared->crowd
 								     : &shared->state),
@@ -135,7 +134,7 @@ LS_INLINE int ls_ask_shared(struct ls_job *job, const struct ls_limit_abi *limit
 	if (!ls_take(job, limit, &question, &next))
 		return at == LS_AT_CROWD ? LS_ASK_CROWD : LS_ASK_REFUSED;
 	pending->at = at;
-	pending->set = slot;
+	pending->set = limit->slot;
 	pending->state = question.state;
 	pending->next = next;
 	return LS_ASK_OK;
@@ -153,10 +152,7 @@ LS_INLINE int ls_ask_unplaced(struct ls_job *job, const struct ls_limit_abi *lim
 	pending->ceiling = limit->tau;
 	pending->cost = ls_cost(job, limit);
 	pending->shared = 1;
-	__u32 slot = limit->slot;
-	struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
-	if (shared)
-		__sync_fetch_and_add(&shared->unplaced, 1);
+	__sync_fetch_and_add(&ls_static.tables.shared[limit->slot & (LS_SLOTS - 1)].unplaced, 1);
 	return ls_ask_shared(job, limit, pending, LS_AT_CROWD);
 }
 
@@ -193,7 +189,7 @@ LS_INLINE int ls_ask(struct ls_job *job, const struct ls_limit_abi *limit, __u32
 	__u32 way = ls_way_find(ways, key, &question.state);
 	__u64 state = question.state;
 	if (way == LS_WAY_NONE) {
-		way = (__u32)ls_way_to_claim(job, table, set);
+		way = (__u32)ls_way_to_claim(job, table, set, key);
 		if (way >= LS_WAYS)
 			return ls_ask_unplaced(job, limit, pending);
 		at = LS_AT_FREE_WAY;
@@ -213,10 +209,16 @@ LS_INLINE int ls_ask(struct ls_job *job, const struct ls_limit_abi *limit, __u32
 	return LS_ASK_OK;
 }
 
+/* Where the stamps of a pending in the log table are. */
+LS_INLINE __u32 ls_log_index(const struct ls_pending *pending)
+{
+	return (pending->set - ls_table_base[LS_TABLE_LOG]) * LS_WAYS + pending->way;
+}
+
 /* The stamp of a sliding log goes in before the state that counts it. */
 LS_INLINE void ls_log_stamp(const struct ls_job *job, const struct ls_pending *pending)
 {
-	__u32 index = (pending->set - ls_table_base[LS_TABLE_LOG]) * LS_WAYS + pending->way;
+	__u32 index = ls_log_index(pending);
 	struct ls_log *log = bpf_map_lookup_elem(&ls_logs, &index);
 	if (log)
 		log->stamp[(pending->next - 2) & (LS_LOG_STAMPS - 1)] = job->now;
@@ -230,10 +232,7 @@ LS_INLINE int ls_commit_once(const struct ls_job *job, const struct ls_limit_abi
 	if (at == LS_AT_NOWHERE)
 		return 1;
 	if (at >= LS_AT_SHARED) {
-		__u32 slot = pending->set;
-		struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
-		if (!shared)
-			return 1;
+		struct ls_shared *shared = &ls_static.tables.shared[pending->set & (LS_SLOTS - 1)];
 		__u64 *state = at == LS_AT_CROWD ? &shared->crowd : &shared->state;
 		return __sync_val_compare_and_swap(state, pending->state, pending->next) ==
 		       pending->state;
@@ -244,9 +243,11 @@ LS_INLINE int ls_commit_once(const struct ls_job *job, const struct ls_limit_abi
 	struct ls_way *way = &ways->way[pending->way & (LS_WAYS - 1)];
 	if (limit->table == LS_TABLE_LOG)
 		ls_log_stamp(job, pending);
+	/* The key once more: a claim, even one of this packet, may have left the state that was read. */
 	if (at == LS_AT_WAY)
-		return __sync_val_compare_and_swap(&way->state, pending->state, pending->next) ==
-		       pending->state;
+		return LS_READ_ONCE(way->key) == pending->key &&
+		       __sync_val_compare_and_swap(&way->state, pending->state, pending->next) ==
+			       pending->state;
 	if (__sync_val_compare_and_swap(&way->state, pending->state, LS_STATE_BUSY) !=
 	    pending->state)
 		return 0;
@@ -260,12 +261,7 @@ LS_INLINE int ls_commit_once(const struct ls_job *job, const struct ls_limit_abi
 
 LS_INLINE struct ls_pending *ls_pending_of(const struct ls_job *job, __u32 i)
 {
-	__u32 index = job->cpu;
-	struct ls_cpu *cpu = bpf_map_lookup_elem(&ls_cpus, &index);
-	if (!cpu)
-		return 0;
-	LS_CHECKED(cpu);
-	return &cpu->pending[i & (LS_PENDINGS - 1)];
+	return &ls_cpu_of(job->cpu)->pending[i & (LS_PENDINGS - 1)];
 }
 
 /* Asks limit i of the job's class; the answer. */
@@ -275,38 +271,84 @@ __attribute__((noinline)) int ls_ask_at(struct ls_job *job, __u32 i)
 		return LS_ASK_INTERNAL;
 	struct ls_class_abi *class = ls_job_class(job);
 	struct ls_pending *pending = ls_pending_of(job, i);
-	if (!class || !pending)
-		return LS_ASK_INTERNAL;
+	job->asking = i;
 	return ls_ask(job, &class->limit[i & (LS_CLASS_LIMITS - 1)], class->slot, pending);
 }
 
+#define LS_COMMIT_AGAIN 4
+
+/* The state that a pending is about, where it can be asked again; NULL: its way has changed hands. */
+LS_INLINE __u64 *ls_pending_state(const struct ls_pending *pending)
+{
+	if (pending->at >= LS_AT_SHARED) {
+		struct ls_shared *shared = &ls_static.tables.shared[pending->set & (LS_SLOTS - 1)];
+		return pending->at == LS_AT_CROWD ? &shared->crowd : &shared->state;
+	}
+	struct ls_ways *ways = ls_ways_at(pending->set);
+	if (!ways || pending->at != LS_AT_WAY)
+		return 0;
+	struct ls_way *way = &ways->way[pending->way & (LS_WAYS - 1)];
+	return LS_READ_ONCE(way->key) == pending->key ? &way->state : 0;
+}
+
 /*
- * Commits limit i of the job's class: what was asked, if `asked`, else asking again first because another CPU got
- * ahead. LS_ASK_OK: charged, or let through uncharged after LS_COMMIT_TRIES (counted as contended); else the
- * refusal.
+ * The last resort of a commit that lost every try: an addition cannot lose. The charge is added first and judged by
+ * what was there before; if that refuses, it is taken back. Right for a bucket that is not full (a contended one is
+ * not) and for a window that still runs; a sliding log cannot be added to and lets the packet go.
  */
-__attribute__((noinline)) int ls_commit_at(struct ls_job *job, __u32 i, __u32 asked)
+LS_INLINE int ls_charge_by_adding(struct ls_job *job, const struct ls_limit_abi *limit,
+				  const struct ls_pending *pending, __u64 *state)
+{
+	if (limit->algorithm == LS_ABI_SLIDING_LOG) {
+		__sync_fetch_and_add(&ls_control.contended, 1);
+		return LS_ASK_OK;
+	}
+	struct ls_question question = {
+		.state = __sync_fetch_and_add(state, pending->cost),
+		.cost = pending->cost,
+		.ceiling = pending->ceiling,
+	};
+	__u64 next = 0;
+	if (question.state != LS_STATE_BUSY && ls_take(job, limit, &question, &next))
+		return LS_ASK_OK;
+	__sync_fetch_and_add(state, -pending->cost);
+	return pending->at == LS_AT_CROWD ? LS_ASK_CROWD : LS_ASK_REFUSED;
+}
+
+/*
+ * Commits limit i of the job's class as it was asked; when another CPU got ahead, asks the same state again. The
+ * answer is then the new one, or LS_COMMIT_AGAIN when a way has changed hands, so that all must be asked again.
+ */
+__attribute__((noinline)) int ls_commit_at(struct ls_job *job, __u32 i)
 {
 	if (!job)
 		return LS_ASK_OK;
-	struct ls_class_abi *class = ls_job_class(job);
+	const struct ls_limit_abi *limit = &ls_job_class(job)->limit[i & (LS_CLASS_LIMITS - 1)];
 	struct ls_pending *pending = ls_pending_of(job, i);
-	if (!class || !pending)
+	if (ls_commit_once(job, limit, pending))
 		return LS_ASK_OK;
-	const struct ls_limit_abi *limit = &class->limit[i & (LS_CLASS_LIMITS - 1)];
-	if (asked && ls_commit_once(job, limit, pending))
-		return LS_ASK_OK;
+	__u64 *state = ls_pending_state(pending);
+	if (!state)
+		return LS_COMMIT_AGAIN;
 #pragma clang loop unroll(disable)
 	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
-		int answer = ls_ask_at(job, i);
-		if (answer == LS_ASK_REFUSED || answer == LS_ASK_CROWD)
-			return answer;
-		if (answer == LS_ASK_INTERNAL || ls_commit_once(job, limit, pending))
+		struct ls_question question = {
+			.state = LS_READ_ONCE(*state),
+			.cost = pending->cost,
+			.ceiling = pending->ceiling,
+			.log = ls_log_index(pending),
+		};
+		__u64 next = 0;
+		if (question.state == LS_STATE_BUSY)
+			return LS_COMMIT_AGAIN;
+		if (!ls_take(job, limit, &question, &next))
+			return pending->at == LS_AT_CROWD ? LS_ASK_CROWD : LS_ASK_REFUSED;
+		pending->state = question.state;
+		pending->next = next;
+		if (ls_commit_once(job, limit, pending))
 			return LS_ASK_OK;
 	}
-	__sync_fetch_and_add(&ls_control.contended, 1);
-	pending->at = LS_AT_NOWHERE;
-	return LS_ASK_OK;
+	return ls_charge_by_adding(job, limit, pending, state);
 }
 
 /*
@@ -329,18 +371,16 @@ __attribute__((noinline)) int ls_undo(const struct ls_job *job, __u32 committed)
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LS_PENDINGS; i++) {
 		struct ls_pending *pending = ls_pending_of(job, i);
-		if (!(committed >> i & 1) || !pending)
+		if (!(committed >> i & 1))
 			continue;
 		/* A log's last stamp cannot be taken back once another followed. */
 		int subtracts = pending->set < ls_table_base[LS_TABLE_LOG] ||
 				pending->at >= LS_AT_SHARED;
 		if (pending->at >= LS_AT_SHARED) {
-			__u32 slot = pending->set;
-			struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
-			if (shared)
-				ls_undo_state(pending->at == LS_AT_CROWD ? &shared->crowd
-									 : &shared->state,
-					      pending, subtracts);
+			struct ls_shared *shared =
+				&ls_static.tables.shared[pending->set & (LS_SLOTS - 1)];
+			ls_undo_state(pending->at == LS_AT_CROWD ? &shared->crowd : &shared->state,
+				      pending, subtracts);
 		} else if (pending->at != LS_AT_NOWHERE) {
 			struct ls_ways *ways = ls_ways_at(pending->set);
 			if (ways)

@@ -167,8 +167,7 @@ LS_INLINE __u32 ls_label(const struct ls_job *job, struct ls_address address)
 
 LS_INLINE struct ls_label_abi *ls_label_of(const struct ls_job *job, __u32 label)
 {
-	__u32 index = (job->half & 1) * LS_LABELS + label;
-	return bpf_map_lookup_elem(&ls_labels, &index);
+	return &ls_static.tables.labels[(job->half & 1) * LS_LABELS + (label & (LS_LABELS - 1))];
 }
 
 #endif

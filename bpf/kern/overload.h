@@ -33,16 +33,11 @@ __attribute__((noinline)) int ls_overload_ask(struct ls_job *job, __u32 kind, __
 		return LS_ASK_OK;
 	const struct ls_limit_abi *limit = ls_overload_limit(job, kind);
 	struct ls_pending *pending = ls_pending_of(job, LS_PENDING_OVERLOAD + (kind & 1));
-	if (!pending)
-		return LS_ASK_OK;
 	pending->at = LS_AT_NOWHERE;
 	if (!limit->mult || (kind && !ls_is_connection(&job->packet)))
 		return LS_ASK_OK;
 	__u32 slot = kind ? LS_SLOT_OVERLOAD_CONNECTIONS : LS_SLOT_OVERLOAD_PACKETS;
-	struct ls_shared *shared = bpf_map_lookup_elem(&ls_shared, &slot);
-	if (!shared)
-		return LS_ASK_OK;
-	pending->state = LS_READ_ONCE(shared->state);
+	pending->state = LS_READ_ONCE(ls_static.tables.shared[slot].state);
 	pending->cost = limit->mult;
 	__u64 next = 0;
 	if (!ls_overload_take(pending->state, job->now, limit->mult, limit->tau,
@@ -61,8 +56,6 @@ __attribute__((noinline)) int ls_overload_commit(struct ls_job *job, __u32 kind,
 	if (!job)
 		return LS_ASK_OK;
 	struct ls_pending *pending = ls_pending_of(job, LS_PENDING_OVERLOAD + (kind & 1));
-	if (!pending)
-		return LS_ASK_OK;
 #pragma clang loop unroll(disable)
 	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
 		if (ls_commit_once(job, ls_overload_limit(job, kind), pending))
@@ -70,9 +63,16 @@ __attribute__((noinline)) int ls_overload_commit(struct ls_job *job, __u32 kind,
 		if (ls_overload_ask(job, kind, priority) == LS_ASK_REFUSED)
 			return LS_ASK_REFUSED;
 	}
-	__sync_fetch_and_add(&ls_control.contended, 1);
-	pending->at = LS_AT_NOWHERE;
-	return LS_ASK_OK;
+	/* An addition cannot lose: charge first, judge by what was there, take back what that refuses. */
+	const struct ls_limit_abi *limit = ls_overload_limit(job, kind);
+	__u64 *state = &ls_static.tables.shared[pending->set & (LS_SLOTS - 1)].state;
+	__u64 before = __sync_fetch_and_add(state, limit->mult), next = 0;
+	if (ls_overload_take(before, job->now, limit->mult, limit->tau,
+			     ls_overload_reserve(limit->tau, priority & 3),
+			     ls_is_new_work(&job->packet), &next))
+		return LS_ASK_OK;
+	__sync_fetch_and_add(state, -limit->mult);
+	return LS_ASK_REFUSED;
 }
 
 #endif

@@ -123,10 +123,33 @@ LS_INLINE __u32 ls_share(const struct ls_job *job, const struct ls_slot_abi *slo
 }
 
 /*
- * Which way of a set a newcomer may claim: the first dead one, or, outside the short table, the one that has
- * used the smallest share of its limit, if that is at most 1/8. LS_WAY_NONE: nobody.
+ * The ways of `set` that limits before job->asking of the same packet want, as a bitmap: limits of one subject share a
+ * set, so several newcomers of one packet must not be given the same way.
  */
-__attribute__((noinline)) int ls_way_to_claim(const struct ls_job *job, __u32 table, __u32 set)
+LS_INLINE __u32 ls_ways_wanted(const struct ls_job *job, __u32 set)
+{
+	const struct ls_cpu *cpu = ls_cpu_of(job->cpu);
+	__u32 wanted = 0;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
+		if (i >= job->asking)
+			break;
+		const struct ls_pending *pending = &cpu->pending[i];
+		__u32 is_here = pending->set == set &&
+				(pending->at == LS_AT_WAY || pending->at == LS_AT_FREE_WAY);
+		wanted |= is_here << (pending->way & (LS_WAYS - 1));
+		wanted = ls_opaque(wanted);
+	}
+	return wanted;
+}
+
+/*
+ * Which way of a set a newcomer may claim: the first dead one, or, outside the short table, the one that has
+ * used the smallest share of its limit, if that is at most 1/8. LS_WAY_NONE: nobody. A way of the same subject is left
+ * alone, dead or not: another limit of this very packet may be about to charge it.
+ */
+__attribute__((noinline)) int ls_way_to_claim(const struct ls_job *job, __u32 table, __u32 set,
+					      __u64 for_key)
 {
 	if (!job)
 		return LS_WAY_NONE;
@@ -134,19 +157,21 @@ __attribute__((noinline)) int ls_way_to_claim(const struct ls_job *job, __u32 ta
 	if (!ways)
 		return LS_WAY_NONE;
 	__u32 first = (set - ls_table_base[table & (LS_TABLES - 1)]) * LS_WAYS;
+	__u32 wanted = ls_ways_wanted(job, set);
 	__u32 best = ls_opaque(LS_WAY_NONE), best_share = ls_opaque(256);
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LS_WAYS; i++) {
 		__u64 state = LS_READ_ONCE(ways->way[i].state);
 		__u64 key = LS_READ_ONCE(ways->way[i].key);
-		if (state == LS_STATE_BUSY)
+		if (state == LS_STATE_BUSY || wanted >> i & 1)
 			continue;
 		if (!key)
 			return (int)i;
-		__u32 index = (job->half & 1) * LS_SLOTS + (__u32)(key & (LS_SLOTS - 1));
-		struct ls_slot_abi *slot = bpf_map_lookup_elem(&ls_slots, &index);
-		if (!slot)
+		if ((key ^ for_key) < LS_SLOTS)
 			continue;
+		const struct ls_slot_abi *slot =
+			&ls_static.tables
+				 .slots[(job->half & 1) * LS_SLOTS + (__u32)(key & (LS_SLOTS - 1))];
 		__u32 share = ls_share(job, slot, table, state, first + i);
 		if (!share)
 			return (int)i;

@@ -131,6 +131,8 @@ LS_INLINE enum ls_parse ls_parse_ipv4(const __u8 *ip, const __u8 *end, struct ls
 		return LS_PARSE_MALFORMED;
 
 	packet->family = 4;
+	packet->source.high = 0;
+	packet->destination.high = 0;
 	packet->source.low = ls_be32(ip + 12);
 	packet->destination.low = ls_be32(ip + 16);
 	packet->hops = ip[8];
@@ -265,13 +267,18 @@ LS_INLINE enum ls_parse ls_parse_ipv6(const __u8 *ip, const __u8 *end, struct ls
 
 /*
  * Parses the frame [frame, end) up to the extension headers, which the caller hands to
- * ls_parse_extensions() at LS_EXTENSIONS_AT(packet). On LS_PARSE_IP *packet is all set; on the others family
+ * ls_parse_extensions() at LS_EXTENSIONS_AT(packet). On LS_PARSE_IP *packet holds what `known` says, and addresses,
+ * family, protocol, hops, vlan; on the others family
  * may be set, but the packet has no source that anything should be charged to. A frame cut off before its
  * EtherType is malformed (no network card delivers one, a capture can hold one).
  */
 LS_INLINE enum ls_parse ls_parse(const __u8 *frame, const __u8 *end, struct ls_packet *packet)
 {
-	*packet = (struct ls_packet){ .vlan = LS_NO_VLAN };
+	/* Only what may be read without having been found is set: a dozen stores less. */
+	packet->known = 0;
+	packet->vlan = LS_NO_VLAN;
+	packet->family = 0;
+	packet->tags = 0;
 	if (frame + LS_FRAME_HEADER > end)
 		return LS_PARSE_MALFORMED;
 

@@ -64,6 +64,9 @@
  */
 #define LS_ROWS 16384
 
+/* CPUs that the program has a record for (a power of two: the index is masked). 1.3 KiB each. */
+#define LS_CPUS 512
+
 /* Interfaces with counters of their own; bank 0 takes those that came after. */
 #define LS_BANKS 8
 

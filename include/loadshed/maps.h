@@ -4,24 +4,18 @@
 
 /*
  * The maps by name (at most 15 characters), what an element is and how it is indexed. All but the last are arrays,
- * mapped into user space, so reading costs no system call and the kernel's look-up is inlined.
+ * mapped into user space, so reading costs no system call.
  * g is a generation, 0 or 1.
  *
  *   name         element               index
  *   ls_control   struct ls_control     one (the object's section .data.control)
- *   ls_classes   struct ls_class_abi   g * LS_CLASSES + class, in file order
- *   ls_slots     struct ls_slot_abi    g * LS_SLOTS + limit slot
- *   ls_labels    struct ls_label_abi   g * LS_LABELS + label
- *   ls_ports     struct ls_rows_abi    g * LS_CHUNKS + chunk
- *   ls_rows      __u64                 (g * LS_CLASS_WORDS + word) * LS_ROWS + row
+ *   ls_tables    struct ls_tables      one (the object's section .bss), then the program's private records
  *   ls_lists     map of maps           g; inner: array of struct ls_line, made at apply; absent: no lists
  *   ls_ways      struct ls_ways        ls_table_base[table] + set, LS_TABLE_*: the four tables one after another
  *   ls_logs      struct ls_log         set of the log table * LS_WAYS + way
  *   ls_strikes   struct ls_strikes     set of the strike table; the way's state is the tick of the first refusal
  *   ls_bans      struct ls_bans        set
  *   ls_ban_info  struct ls_ban_info    set
- *   ls_shared    struct ls_shared      limit slot
- *   ls_cpus      struct ls_cpu         CPU (kern/cpu.h: private to the program)
  *   ls_counters  struct ls_counters    CPU * banks + bank
  *   ls_ledger    struct ls_ledger      one; user space only
  *   ls_texts     map of maps           g; inner: the policy as a blob of 4096-byte elements; user space only

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 
 /*
- * What one would write without loadshed, each as short as it can be: it parses one IPv4 or IPv6 header and
- * nothing else, and has one limit or one list. So it is a rival at its best.
+ * What one would write without loadshed, each as short as it can be: it parses one IPv4 or IPv6
+ * header and nothing else, and has one limit or one list. So it is a rival at its best.
  */
 
 #include <linux/bpf.h>
@@ -10,7 +10,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-#define RATE_NS 10ULL	  /* one token each: 100 M/s */
+#define RATE_NS 10ULL /* one token each: 100 M/s */
 #define BURST 1000000ULL
 
 struct bucket {

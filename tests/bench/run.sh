@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# The speed rows, in about three minutes: table on stdout and in build/bench.txt, JSON in build/bench.json.
-# Missing a goal is no failure of the run. LS_BENCH_ROWS=lc: only some groups (see bench.c).
+# The speed rows, in about two minutes: table on stdout and in build/bench.txt, JSON in
+# build/bench.json. Missing a goal is no failure of the run. LS_BENCH_ROWS=lc: only some groups
+# (letters: see bench.c).
 
 set -eu
 

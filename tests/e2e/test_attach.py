@@ -143,6 +143,25 @@ def killed_attach(test):
             check_equal("turn %d: after detach" % turn, program_on(lab), None)
 
 
+@case("A-07 a detach that is killed once the program is off leaves nothing that an attach trips over")
+def killed_detach(test):
+    lab = test.lab()
+    for turn in range(6):
+        lab.attach(DENY)
+        process = subprocess.Popen(["ip", "netns", "exec", lab.name + "-srv", LOADSHED, "-I", lab.instance,
+                                    "detach", "--all"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for("the program to go", lambda: program_on(lab) is None)
+        process.send_signal(signal.SIGKILL)  # while it waits for the last packets, or a little later
+        process.wait()
+        if turn % 2:
+            lab.ls("detach", "--all")
+            check_equal("turn %d: after detach" % turn, lab.status()["interfaces"], [])
+        else:
+            lab.attach(DENY)
+            check_equal("turn %d" % turn, program_on(lab), lab.interface()["program_id"])
+        lab.ls("detach", "--all")
+
+
 @case("A-09 the same ifindex in two network namespaces is two attachments")
 def namespaces(test):
     one, two = test.lab(), test.lab()
@@ -299,6 +318,51 @@ def vanished(test):
     check_equal("program", status["interfaces"][0]["program_id"], None)
     check(any("vs" in line for line in status["degraded"]), "degraded: %r" % status["degraded"])
     lab.ls("detach", "--all")
+
+
+@case("A: the only interface is made anew under its old index, and policy and bans stand")
+def made_anew(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    lab.ls("ban", "add", OTHER, "--for", "1h")
+    index = lab.interface()["ifindex"]
+    lab.srv("ip", "link", "del", "vs")
+    check_equal("counted on a vanished one", lab.stats("-i", "vs")["interfaces"][0]["name"], "vs")
+    lab.srv("ip", "link", "add", "vs", "index", index, "type", "veth", "peer", "name", "vq")
+    lab.ls("attach", "vs")
+    check_equal("program", program_on(lab), lab.interface()["program_id"])
+    check("203.0.113.7" in lab.ls("policy", "show").out, "the policy is gone")
+    check_equal("bans", [ban["source"] for ban in lab.bans()], [OTHER])
+
+
+@case("A-19 who may not look is not told that nothing is attached")
+def may_not_look(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", LOADSHED, "-I", lab.instance]
+    for verb in (["status"], ["stats"], ["ban", "list"], ["detach", "--all"], ["attach", "vs"]):
+        result = lab.srv(*nobody, *verb, code=1)
+        check("root" in result.err and not result.out, "%s: %r" % (verb, result.err + result.out))
+    script = "mount -t tmpfs none /proc && exec %s -I %s %%s" % (LOADSHED, lab.instance)
+    for verb in ("status", "attach vs", "detach --all"):
+        result = lab.srv("unshare", "-m", "sh", "-c", script % verb, code=1)
+        check_equal(verb + " without /proc: lines", result.err.count("\n"), 1)
+    check_equal("program", program_on(lab), lab.interface()["program_id"])
+
+
+@case("W-01 an interface that joins, too, does not cut the caller's session unasked")
+def joins(test):
+    lab = test.lab()
+    lab.srv("ip", "link", "add", "vx", "type", "veth", "peer", "name", "vy")
+    lab.attach(DENY)
+    session = dict(os.environ, SSH_CONNECTION=SOURCE + " 50000 10.9.0.1 22")
+    check("session" in lab.ls("attach", "vx", env=session, code=1).err, "no word about the session")
+    check_equal("program", program_on(lab, "vx"), None)
+    lab.ls("attach", "vs", env=session)  # is attached: nothing changes
+    lab.ls("attach", "vx", "--yes", env=session)
+    lab.ls("detach", "--all")
+    lab.attach(None, "--monitor")
+    lab.attach(DENY, env=session)  # drops nothing, so it cuts nobody
 
 
 @case("A: attach --monitor drops nothing and counts what it would have")

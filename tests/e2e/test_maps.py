@@ -243,6 +243,26 @@ def new_limits(test):
     flood.stop()
 
 
+@case("S-08 a raised rate reaches at once whom a slow one had refused")
+def raised(test):
+    lab = test.lab()
+    for slow, fast in (("rate: 1/d, burst: 1", "rate: 1k/s, burst: 100"),
+                       ("rate: 1/h, burst: 1, per: class", "rate: 1k/s, burst: 100, per: class"),
+                       ("rate: 1B/s, burst: 10kB, count: bytes", "rate: 1MB/s, burst: 10kB, count: bytes")):
+        for between in (False, True):  # also when the limit was away for a while
+            lab.attach("version: 1\n" + REST % slow)
+            check(arrived(lab, SOURCE, 400) < 400, "%s: not refused" % slow)
+            if between:
+                lab.apply("version: 1\n")
+                lab.apply("version: 1\nmode: monitor\n")
+            lab.apply("version: 1\n" + REST % fast)
+            start = time.monotonic()
+            wait_for("the bucket to fill", lambda: time.monotonic() > start + 0.5)
+            got = arrived(lab, SOURCE, 50, 200)
+            check(got >= 48, "%s, then %s: %d of 50 arrived" % (slow, fast, got))
+            lab.ls("detach", "--all")
+
+
 @case("S-08 a counter never goes down when a class is inserted")
 def counters_stay(test):
     lab = test.lab()
@@ -312,6 +332,20 @@ def class_ban(test):
     check_equal("bans", [(ban["source"], ban["origin"]) for ban in lab.bans()], [(SOURCE, "class")])
 
 
+@case("C-11 a save that is killed or forbidden leaves no half file, and no litter for long")
+def saves(test):
+    lab = test.lab()
+    lab.attach("version: 1\n")
+    saved = "/var/lib/loadshed/" + lab.instance
+    open(saved + "/.ls-4194304-0", "w").close()  # of a pid that the kernel never gives
+    before = sorted(os.listdir(saved))
+    result = lab.srv("prlimit", "--fsize=0", LOADSHED, "-I", lab.instance, "ban", "add", SOURCE, "--for", "1h",
+                     code=1)
+    check("not saved" in result.err and "large" in result.err, "said: %r" % result.err)
+    check_equal("bans", [ban["source"] for ban in lab.bans()], [SOURCE])
+    check_equal("files", sorted(os.listdir(saved)), [name for name in before if not name.startswith(".ls-")])
+
+
 @case("S: an allowed source and /0 cannot be banned, and IPv6 is widened aloud")
 def ban_refusals(test):
     lab = test.lab()
@@ -323,6 +357,9 @@ def ban_refusals(test):
     check("2001:db8:1:2::/64" in result.out + result.err, "not said: %r" % (result.out + result.err))
     check_equal("ban list", [ban["source"] for ban in lab.bans()], ["2001:db8:1:2::/64"])
     check_equal("its neighbour in the /64", arrived(lab, "2001:db8:1:2:ffff::1", 3), 0)
+    lab.apply("version: 1\nallow: [192.0.2.0/24]\ndeny: [192.0.2.128/25]\n")
+    result = lab.ls("ban", "add", "192.0.2.0/24", "--for", "10m")
+    check("allow" in result.err, "a ban of what is allowed in part: %r" % result.err)
     check(run([LOADSHED, "ban", "add"], code=None).code == 2, "no source is no usage error")
 
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 
 /*
- * Two hundred applies under load: each packet is judged by one whole generation, a source within its limits
- * loses nothing, and program and link stay what they are.
+ * Two hundred applies under load: each packet is judged by one whole generation, a source within
+ * its limits loses nothing, and program and link stay what they are.
  *
- * Policy A denies X, allows Y and limits Z in class `one`; B denies Y, allows X and limits Z in class `two`,
- * which is not the first. The lists of B are numbered otherwise than those of A, and none of the labels of X and Y
- * in one means allow or deny in the other: a packet that met the lists of one and the labels of the other, or
- * the classes of one and the limits of the other, would reach a class, or none.
+ * Policy A denies X, allows Y and limits Z in class `one`; B denies Y, allows X and limits Z in
+ * class `two`, which is not the first. The lists of B are numbered otherwise than those of A, and
+ * none of the labels of X and Y in one means allow or deny in the other: a packet that met the
+ * lists of one and the labels of the other, or the classes of one and the limits of the other,
+ * would reach a class, or none.
  */
 
 #include <net/if.h>
@@ -85,7 +86,8 @@ static void add_sum(struct ls_plane *plane, const char *class_name, uint64_t *re
 /* Whether a label that means something for a packet in one half means the same in the other. */
 static bool labels_overlap(struct ls_plane *plane)
 {
-	const struct ls_label_abi *labels = kern_memory(plane, LS_MAP_LABELS, NULL);
+	const struct ls_tables *tables = kern_memory(plane, LS_MAP_TABLES, NULL);
+	const struct ls_label_abi *labels = tables->labels;
 
 	for (unsigned i = 0; i < LS_LABELS; i++)
 		if (labels[i].list != LS_LIST_NONE && labels[LS_LABELS + i].list != LS_LIST_NONE)
@@ -147,7 +149,8 @@ static void under_load(struct ls_policy *a, struct ls_policy *b)
 	const double rate = (double)(listed + classed) / seconds;
 
 	kern_result(rate >= 1e6, "applies_under_load",
-		    "%u applies in %.1f s while %.1f Mpps were judged", APPLIES, seconds, rate / 1e6);
+		    "%u applies in %.1f s while %.1f Mpps were judged", APPLIES, seconds,
+		    rate / 1e6);
 	if (overlap)
 		kern_skip("no_mix_of_lists", "the two policies number their lists alike");
 	else
@@ -157,22 +160,22 @@ static void under_load(struct ls_policy *a, struct ls_policy *b)
 			    " unmatched, %" PRIu64 " in a class of neither",
 			    deny, allow, listed, unmatched, pad_pass + pad_drop);
 	kern_result(one_pass + one_drop + two_pass + two_drop == classed && one_drop && two_drop,
-		    "no_mix_of_classes",
-		    "%" PRIu64 " + %" PRIu64 " in the two classes of %" PRIu64, one_pass + one_drop,
-		    two_pass + two_drop, classed);
+		    "no_mix_of_classes", "%" PRIu64 " + %" PRIu64 " in the two classes of %" PRIu64,
+		    one_pass + one_drop, two_pass + two_drop, classed);
 	kern_result((double)one_pass <= 1000 + 1000 * seconds + 32 + sent &&
 			    (double)two_pass <= 2000 + 2000 * seconds + 32 + sent,
-		    "limits_hold_over_applies", "%" PRIu64 " and %" PRIu64 " passed in %.1f s", one_pass,
-		    two_pass, seconds);
-	kern_result(misjudged == 0, "new_policy_judges_once_published", "%u of %u misjudged", misjudged,
-		    2 * APPLIES);
+		    "limits_hold_over_applies", "%" PRIu64 " and %" PRIu64 " passed in %.1f s",
+		    one_pass, two_pass, seconds);
+	kern_result(misjudged == 0, "new_policy_judges_once_published", "%u of %u misjudged",
+		    misjudged, 2 * APPLIES);
 	kern_result(lost == 0, "within_its_limits_loses_nothing", "%u of %u lost", lost, sent);
 	for (unsigned i = 0; i < 2; i++)
 		gen_close(judges[i].gen);
 	ls_plane_close(plane);
 }
 
-/* A namespace of this process with its own bpffs and a cable; false: this machine has no such thing. */
+/* A namespace of this process with its own bpffs and a cable; false: this machine has no such
+ * thing. */
 static bool make_lab(void)
 {
 	if (unshare(CLONE_NEWNET | CLONE_NEWNS) < 0 ||
@@ -247,13 +250,15 @@ static void attached(struct ls_policy *a, struct ls_policy *b)
 	kern_result(after.interfaces[0].link_id == before.interfaces[0].link_id &&
 			    after.interfaces[0].program_id == before.interfaces[0].program_id &&
 			    after.generation == before.generation + APPLIES,
-		    "program_and_link_stay", "program %u, link %u, generation %" PRIu64 " to %" PRIu64,
+		    "program_and_link_stay",
+		    "program %u, link %u, generation %" PRIu64 " to %" PRIu64,
 		    after.interfaces[0].program_id, after.interfaces[0].link_id, before.generation,
 		    after.generation);
-	/* The stack of the namespace may send a few packets of its own: they are not the flood's. */
+	/* The stack of the namespace may send a few packets of its own. */
 	kern_result(listed > 0 && seen - listed < 100 && listed <= sender.packets,
-		    "no_mix_of_lists_on_a_veth", "%" PRIu64 " of %" PRIu64 " sent were judged, %" PRIu64
-		    " by no list", listed, sender.packets, seen - listed);
+		    "no_mix_of_lists_on_a_veth",
+		    "%" PRIu64 " of %" PRIu64 " sent were judged, %" PRIu64 " by no list", listed,
+		    sender.packets, seen - listed);
 	ls_plane_status_fini(&before);
 	ls_plane_status_fini(&after);
 	ls_plane_close(plane);

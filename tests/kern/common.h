@@ -3,8 +3,9 @@
 #define LOADSHED_TESTS_KERN_COMMON_H
 
 /*
- * What the load tests share. Each test prints lines `ok NAME`, `not ok NAME: why` or `skip NAME: why` and
- * exits 1 if one was not ok. They run the real program in the kernel, in a sandbox of this process.
+ * What the load tests share. Each test prints lines `ok NAME`, `not ok NAME: why` or `skip NAME:
+ * why` and exits 1 if one was not ok. They run the real program in the kernel, in a sandbox of this
+ * process.
  */
 
 #include <inttypes.h>
@@ -40,7 +41,8 @@ struct ls_policy *kern_policy(const char *format, ...) __attribute__((format(pri
 struct ls_plane *kern_sandbox(const char *text, uint64_t sources, bool live_clock);
 void kern_publish(struct ls_plane *plane, const struct ls_policy *policy);
 
-/* Sums of a plane's counters. class_name "": verdicts before any class; NULL: any. LS_REASON_MAX: any. */
+/* Sums of a plane's counters. class_name "": verdicts before any class; NULL: any. LS_REASON_MAX:
+ * any. */
 uint64_t kern_count(struct ls_plane *plane, const char *class_name, enum ls_verdict verdict,
 		    enum ls_reason reason);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 
 /*
- * A flood of random sources out of 16 M from two CPUs, against the example policy with tables of the default
- * size, while a few hundred known sources go on: banned ones stay banned, allowed ones lose nothing, those far
- * above a limit stay limited, those within theirs lose nothing; almost no newcomer ends in the crowd, and
- * no memory grows.
+ * A flood of random sources out of 16 M from two CPUs, against the example policy with tables of
+ * the default size, while a few hundred known sources go on: banned ones stay banned, allowed ones
+ * lose nothing, those far above a limit stay limited, those within theirs lose nothing; almost no
+ * newcomer ends in the crowd, and no memory grows.
  *
- * The flood is DNS, SYNs to two services and datagrams to anywhere, in turns. `overload.max` is raised out
- * of the way: it is meant to refuse anybody's new work in such a flood.
+ * The flood is DNS, SYNs to two services and datagrams to anywhere, in turns. `overload.max` is
+ * raised out of the way: it is meant to refuse anybody's new work in such a flood.
  */
 
 #include <pthread.h>
@@ -51,7 +51,8 @@ static const char policy_format[] =
 	"    match: { protocol: tcp, ports: [8443] }\n"
 	"    mode: %s\n"
 	"    limits:\n"
-	"      - { name: minute, per: source, count: connections, limit: 10, window: 60s, algorithm: sliding-window }\n"
+	"      - { name: minute, per: source, count: connections, limit: 10, "
+	"window: 60s, algorithm: sliding-window }\n"
 	"    ban: { after: 100, within: 10s, for: 10m }\n"
 	"  - name: rest\n"
 	"    match: any\n"
@@ -101,7 +102,7 @@ struct known {
 #define KNOWN_MAX 64 /* sources of one kind */
 
 static struct known kinds[] = {
-	{ "banned", 0xC6120000, 64, 17, 53, 2, 0, 0, 0 },	   /* 198.18.0.0 */
+	{ "banned", 0xC6120000, 64, 17, 53, 2, 0, 0, 0 },     /* 198.18.0.0 */
 	{ "allowed", 0xCB007100, 64, 17, 53, 60, 0, 0, 0 },   /* 203.0.113.0 */
 	{ "dns_above", 0xC6120100, 64, 17, 53, 60, 0, 0, 0 }, /* 600/s against 200/s */
 	{ "login_above", 0xC6120200, 32, 6, 8443, 1, 0, 0, 0 },
@@ -164,19 +165,14 @@ static uint64_t maps_bytes(const struct ls_plane *plane)
 static void ban_known(struct ls_plane *plane)
 {
 	struct ls_error error = LS_ERROR_INIT;
-	_cleanup_policy_ struct ls_policy *policy = NULL;
 
-	if (ls_plane_policy(plane, &policy, NULL, &error) != 0) {
-		fprintf(stderr, "%s\n", error.text);
-		exit(1);
-	}
 	for (unsigned i = 0; i < kinds[BANNED].n; i++) {
 		struct ls_prefix prefix;
 		char text[32];
 		snprintf(text, sizeof(text), "198.18.0.%u", i);
 		ls_prefix_parse(text, strlen(text), &prefix);
-		if (ls_ban_add(plane, policy, &prefix, 3600ULL * 1000000000, LS_ORIGIN_OPERATOR,
-			       NULL, &error) < 0) {
+		if (ls_ban_add(plane, NULL, &prefix, 3600ULL * 1000000000, LS_ORIGIN_OPERATOR, NULL,
+			       &error) < 0) {
 			fprintf(stderr, "%s\n", error.text);
 			exit(1);
 		}
@@ -186,29 +182,31 @@ static void ban_known(struct ls_plane *plane)
 static void judge(struct ls_plane *plane, const char *mode, uint64_t packets, double seconds)
 {
 	char name[96];
-	const struct ls_shared *shared = kern_memory(plane, LS_MAP_SHARED, NULL);
+	const struct ls_tables *tables = kern_memory(plane, LS_MAP_TABLES, NULL);
+	const struct ls_shared *shared = tables->shared;
 	uint64_t unplaced = 0;
 
 #define NAME(text) (snprintf(name, sizeof(name), "%s_login_%s", text, mode), name)
 	kern_result(kinds[BANNED].passed == 0, NAME("banned_stay_banned"),
 		    "%" PRIu64 " of %" PRIu64 " passed", kinds[BANNED].passed, kinds[BANNED].sent);
 	kern_result(kinds[ALLOWED].passed == kinds[ALLOWED].sent, NAME("allowed_lose_nothing"),
-		    "%" PRIu64 " of %" PRIu64 " passed", kinds[ALLOWED].passed, kinds[ALLOWED].sent);
+		    "%" PRIu64 " of %" PRIu64 " passed", kinds[ALLOWED].passed,
+		    kinds[ALLOWED].sent);
 	const double bound = 400 + 200 * seconds + 32;
 	kern_result((double)kinds[DNS_ABOVE].most <= bound, NAME("limited_stay_limited"),
 		    "at most %" PRIu64 " of one source passed of %" PRIu64 ", bound %.1f",
 		    kinds[DNS_ABOVE].most, kinds[DNS_ABOVE].sent / kinds[DNS_ABOVE].n, bound);
 	const uint64_t login_sent = kinds[LOGIN_ABOVE].sent / kinds[LOGIN_ABOVE].n;
-	const double login_bound = strcmp(mode, "enforce") == 0 ? 10 + seconds / 6 + 1 :
-								  (double)login_sent;
+	const double login_bound = strcmp(mode, "enforce") == 0 ? 10 + seconds / 6 + 1
+								: (double)login_sent;
 	kern_result((double)kinds[LOGIN_ABOVE].most <= login_bound &&
 			    (double)kinds[LOGIN_ABOVE].passed >= 10.0 * kinds[LOGIN_ABOVE].n,
 		    NAME("login_stays_limited"),
 		    "at most %" PRIu64 " of one source passed of %" PRIu64 ", bound %.1f",
 		    kinds[LOGIN_ABOVE].most, login_sent, login_bound);
-	kern_result(kinds[DNS_WITHIN].passed == kinds[DNS_WITHIN].sent, NAME("dns_within_lose_nothing"),
-		    "%" PRIu64 " of %" PRIu64 " passed", kinds[DNS_WITHIN].passed,
-		    kinds[DNS_WITHIN].sent);
+	kern_result(kinds[DNS_WITHIN].passed == kinds[DNS_WITHIN].sent,
+		    NAME("dns_within_lose_nothing"), "%" PRIu64 " of %" PRIu64 " passed",
+		    kinds[DNS_WITHIN].passed, kinds[DNS_WITHIN].sent);
 	kern_result(kinds[REST_WITHIN].passed == kinds[REST_WITHIN].sent,
 		    NAME("rest_within_lose_nothing"), "%" PRIu64 " of %" PRIu64 " passed",
 		    kinds[REST_WITHIN].passed, kinds[REST_WITHIN].sent);
@@ -216,8 +214,9 @@ static void judge(struct ls_plane *plane, const char *mode, uint64_t packets, do
 		unplaced += shared[slot].unplaced;
 	const struct ls_control *control = ls_plane_control(plane);
 	kern_result((double)unplaced <= 1e-4 * (double)packets, NAME("newcomers_find_a_place"),
-		    "%" PRIu64 " of %" PRIu64 " in the crowd at %.1f Mpps, of which refused %" PRIu64
-		    "; long table: %" PRIu64 " without a place, %" PRIu64 " evicted; contended %" PRIu64,
+		    "%" PRIu64 " of %" PRIu64
+		    " in the crowd at %.1f Mpps, of which refused %" PRIu64 "; long table: %" PRIu64
+		    " without a place, %" PRIu64 " evicted; contended %" PRIu64,
 		    unplaced, packets, (double)packets / seconds / 1e6,
 		    kern_count(plane, NULL, LS_VERDICT_DROP, LS_REASON_CROWD),
 		    (uint64_t)control->unplaced_long, (uint64_t)control->evicted,
@@ -276,9 +275,10 @@ static void flood(const char *mode)
 	const double seconds = (double)(gen_now_ns() - start_ns) / 1e9;
 	judge(plane, mode, flooders[0].packets + flooders[1].packets, seconds);
 	const uint64_t kb_after = memory_kb(), bytes_after = maps_bytes(plane);
-	kern_result(kb_after <= kb + 1024 && bytes_after == bytes && bytes > 0, NAME("memory_stays"),
-		    "process %" PRIu64 " to %" PRIu64 " kB, maps %" PRIu64 " to %" PRIu64 " bytes", kb,
-		    kb_after, bytes, bytes_after);
+	kern_result(kb_after <= kb + 1024 && bytes_after == bytes && bytes > 0,
+		    NAME("memory_stays"),
+		    "process %" PRIu64 " to %" PRIu64 " kB, maps %" PRIu64 " to %" PRIu64 " bytes",
+		    kb, kb_after, bytes, bytes_after);
 	for (unsigned i = 0; i < 2; i++)
 		gen_close(flooders[i].gen);
 	ls_plane_close(plane);

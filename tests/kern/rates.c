@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 
 /*
- * Rates from one a day to 100 million a second, under a clock that the test moves. A source that always asks
- * again before the next token has grown must have passed exactly burst + floor(rate * t) packets after each of
- * its packets (with a burst of 1 only where tokens come with packets: else the bucket is full for a moment).
- * Where the time of a token is no whole number of ticks (1/64 ns), rounding gives away at most
- * one tick per packet (pure/bucket.h), and that much more may pass.
+ * Rates from one a day to 100 million a second, under a clock that the test moves. A source that
+ * always asks again before the next token has grown must have passed exactly burst + floor(rate *
+ * t) packets after each of its packets (with a burst of 1 only where tokens come with packets: else
+ * the bucket is full for a moment). Where the time of a token is no whole number of ticks (1/64
+ * ns), rounding gives away at most one tick per packet (pure/bucket.h), and that much more may
+ * pass.
  */
 
 #include "tests/kern/common.h"
@@ -19,22 +20,14 @@ struct rate_case {
 };
 
 static const struct rate_case cases[] = {
-	{ "1/d", 1, 86400000000000, 1 },
-	{ "1/d", 1, 86400000000000, 5 },
-	{ "7/d", 7, 86400000000000, 3 },
-	{ "1/h", 1, 3600000000000, 2 },
-	{ "59/m", 59, 60000000000, 10 },
-	{ "1/s", 1, 1000000000, 1 },
-	{ "3/s", 3, 1000000000, 100 },
-	{ "200/s", 200, 1000000000, 400 },
-	{ "1k/s", 1000, 1000000000, 1 },
-	{ "33.333k/s", 33333, 1000000000, 50 },
-	{ "1M/s", 1000000, 1000000000, 16 },
-	{ "7M/s", 7000000, 1000000000, 7 },
-	{ "10M/s", 10000000, 1000000000, 1000 },
-	{ "33M/s", 33000000, 1000000000, 64 },
-	{ "64M/s", 64000000, 1000000000, 2 },
-	{ "100M/s", 100000000, 1000000000, 1000 },
+	{ "1/d", 1, 86400000000000, 1 },	 { "1/d", 1, 86400000000000, 5 },
+	{ "7/d", 7, 86400000000000, 3 },	 { "1/h", 1, 3600000000000, 2 },
+	{ "59/m", 59, 60000000000, 10 },	 { "1/s", 1, 1000000000, 1 },
+	{ "3/s", 3, 1000000000, 100 },		 { "200/s", 200, 1000000000, 400 },
+	{ "1k/s", 1000, 1000000000, 1 },	 { "33.333k/s", 33333, 1000000000, 50 },
+	{ "1M/s", 1000000, 1000000000, 16 },	 { "7M/s", 7000000, 1000000000, 7 },
+	{ "10M/s", 10000000, 1000000000, 1000 }, { "33M/s", 33000000, 1000000000, 64 },
+	{ "64M/s", 64000000, 1000000000, 2 },	 { "100M/s", 100000000, 1000000000, 1000 },
 };
 
 static void check_case(const struct rate_case *item, int family)
@@ -44,14 +37,16 @@ static void check_case(const struct rate_case *item, int family)
 	const uint64_t packets = item->burst * 2 + (kern_is_long() ? 100000 : 10000);
 	/* Twice as often as tokens come, so that none waits for the packet after next. */
 	const uint64_t step_ns = item->period_ns / item->count / 2;
-	const long double cost_ticks = 64.0L * (long double)item->period_ns / (long double)item->count;
+	const long double cost_ticks =
+		64.0L * (long double)item->period_ns / (long double)item->count;
 	uint64_t passed = 0, wrong_at = UINT64_MAX, wrong_expected = 0, wrong_passed = 0;
 
 	snprintf(text, sizeof(text),
 		 "version: 1\nclasses:\n  - name: a\n    match: any\n    limits:\n"
 		 "      - { rate: %s, burst: %" PRIu64 " }\n",
 		 item->rate, item->burst);
-	snprintf(name, sizeof(name), "rate_%s_burst_%" PRIu64 "_ipv%d", item->rate, item->burst, family);
+	snprintf(name, sizeof(name), "rate_%s_burst_%" PRIu64 "_ipv%d", item->rate, item->burst,
+		 family);
 	struct ls_plane *plane = kern_sandbox(text, 1000, false);
 	gen_frame_make(&frame, family, 17, 9, 0);
 	ls_plane_sandbox_begin(plane, START_NS);
@@ -70,9 +65,9 @@ static void check_case(const struct rate_case *item, int family)
 		if (expected > i + 1)
 			expected = i + 1;
 		/* One tick per packet, and the packet that it may complete. */
-		const uint64_t extra = cost_ticks == (long double)(uint64_t)cost_ticks ?
-					       0 :
-					       (uint64_t)((long double)passed / cost_ticks) + 1;
+		const uint64_t extra = cost_ticks == (long double)(uint64_t)cost_ticks
+					       ? 0
+					       : (uint64_t)((long double)passed / cost_ticks) + 1;
 		if ((passed < expected || passed > expected + extra) && wrong_at == UINT64_MAX) {
 			wrong_at = i + 1;
 			wrong_expected = expected;

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# Load tests of the real program in this machine's kernel: about a minute, or five with LS_LONG=1. Lines of
-# `ok NAME`, `not ok NAME: why`, `skip NAME: why`; exits 1 if something was not ok. Arguments: only these tests.
+# Load tests of the real program in this machine's kernel: a minute and a half, or four with
+# LS_LONG=1. Lines of `ok NAME`, `not ok NAME: why`, `skip NAME: why`; exits 1 if something was not
+# ok. Arguments: only these tests.
 
 set -u
 

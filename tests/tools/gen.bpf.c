@@ -63,7 +63,7 @@ INLINE int prepare(struct xdp_md *ctx)
 	else
 		source6(frame + IP_AT, random);
 	if (gen_config.ports) {
-		/* The lower half of this generator is weak; multiplied by a count, its top bits do. */
+		/* Bits 16 to 31: a source keeps to no port. */
 		__u32 number = (__u32)((random >> 16 & 0xffff) * gen_config.ports >> 16);
 		*(__u16 *)(frame + (is_ipv4 ? IP_AT + 22 : IP_AT + 42)) =
 			__builtin_bswap16((__u16)(gen_config.port + number));

@@ -113,7 +113,8 @@ void gen_frame_source(struct gen_frame *frame, uint64_t source)
 		return;
 	}
 	put32(ip + 12, (uint32_t)source);
-	uint32_t sum = header_sum(ip) + (uint32_t)(source >> 16 & 0xffff) + (uint32_t)(source & 0xffff);
+	uint32_t sum =
+		header_sum(ip) + (uint32_t)(source >> 16 & 0xffff) + (uint32_t)(source & 0xffff);
 	while (sum >> 16)
 		sum = (sum & 0xffff) + (sum >> 16);
 	put16(ip + 10, ~sum & 0xffff);
@@ -125,8 +126,9 @@ static int quiet(enum libbpf_print_level level, const char *format, va_list argu
 }
 
 /*
- * A program that is in no XDP dispatcher is put into one for each BPF_PROG_TEST_RUN that repeats, which waits for
- * up to 25 ms. So both are attached for good: generic, to the loopback of a network namespace of their own.
+ * A program that is in no XDP dispatcher is put into one for each BPF_PROG_TEST_RUN that repeats,
+ * which waits for up to 25 ms. So both are attached for good: generic, to the loopback of a network
+ * namespace of their own.
  */
 static void keep_in_dispatcher(struct gen *gen)
 {
@@ -228,7 +230,8 @@ double gen_run(struct gen *gen, uint32_t packets)
 	for (int try = 0; try < RUN_TRIES; try++) {
 		LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = gen->frame.bytes,
 			    .data_size_in = (__u32)gen->frame.length, .repeat = (int)packets);
-		if (bpf_prog_test_run_opts(bpf_program__fd(gen->skeleton->progs.gen_call), &opts) == 0) {
+		if (bpf_prog_test_run_opts(bpf_program__fd(gen->skeleton->progs.gen_call), &opts) ==
+		    0) {
 			if (opts.retval == XDP_ABORTED) {
 				errno = EINVAL;
 				die("the generator's tail call");
@@ -274,7 +277,8 @@ void gen_pin(unsigned cpu)
 void gen_prefer(void)
 {
 	setpriority(PRIO_PROCESS, 0, -20);
-	/* Where sessions are grouped, niceness counts within a session only. One of our own can be favoured. */
+	/* Where sessions are grouped, niceness counts within a session only. One of our own can be
+	 * favoured. */
 	const char *own = getenv("LS_OWN_SESSION");
 	FILE *group = own && strcmp(own, "1") == 0 ? fopen("/proc/self/autogroup", "w") : NULL;
 	if (group) {

@@ -3,14 +3,16 @@
 #define LOADSHED_TESTS_TOOLS_GEN_H
 
 /*
- * A packet generator inside the kernel: a small XDP program that gives each frame another source, then
- * calls the program under test by tail call or redirects the frame to a veth. BPF_PROG_TEST_RUN runs it a
- * million times in one system call, so neither a system call nor a copy is in what is measured; what the
- * generator itself costs is in every program's time alike, and goes away in a difference to XDP_DROP.
+ * A packet generator inside the kernel: a small XDP program that gives each frame another source,
+ * then calls the program under test by tail call or redirects the frame to a veth.
+ * BPF_PROG_TEST_RUN runs it a million times in one system call, so neither a system call nor a copy
+ * is in what is measured; what the generator itself costs is in every program's time alike, and
+ * goes away in a difference to XDP_DROP.
  *
- * Sources are numbered; a cheap generator of random numbers per CPU (Knuth's 64-bit linear congruence, upper
- * half) draws the number, an odd multiplier spreads the numbers over all of IPv4, so that few sources, too,
- * lie in different /24s. IPv4 header checksums are right, for stacks that look at them.
+ * Sources are numbered; a cheap generator of random numbers per CPU (Knuth's 64-bit linear
+ * congruence, upper half) draws the number, an odd multiplier spreads the numbers over all of IPv4,
+ * so that few sources, too, lie in different /24s. IPv4 header checksums are right, for stacks that
+ * look at them.
  */
 
 #include <linux/types.h>
@@ -51,7 +53,8 @@ struct gen_frame {
 	size_t length;
 };
 
-/* A frame of `family` and protocol (6 or 17), to `port`; tcp_flags of a TCP header. 64 bytes at least. */
+/* A frame of `family` and protocol (6 or 17), to `port`; tcp_flags of a TCP header. 64 bytes at
+ * least. */
 void gen_frame_make(struct gen_frame *frame, int family, int protocol, uint16_t port,
 		    uint8_t tcp_flags);
 /* Sets the frame's source: IPv4 in host order, or upper half of an IPv6 one. */
@@ -59,7 +62,8 @@ void gen_frame_source(struct gen_frame *frame, uint64_t source);
 
 struct gen;
 
-/* Loads a generator of its own; ends the process with a line when that fails: nothing can be measured. */
+/* Loads a generator of its own; ends the process with a line when that fails: nothing can be
+ * measured. */
 struct gen *gen_open(void);
 void gen_close(struct gen *gen);
 /* The live configuration; gen_frame_use() sets family and checksum in it. */
@@ -74,7 +78,7 @@ int gen_redirect_fd(const struct gen *gen);
 /* Address of the number-th source, as gen_frame_source() takes it. */
 uint64_t gen_source(const struct gen *gen, uint64_t number);
 
-/* Runs `packets` packets through the target on the calling thread's CPU; mean nanoseconds of one. */
+/* Runs `packets` packets through the target on this thread's CPU; mean nanoseconds of one. */
 double gen_run(struct gen *gen, uint32_t packets);
 /* Sends about `packets` packets out of gen_config()->redirect. */
 void gen_send(struct gen *gen, uint32_t packets);
@@ -83,10 +87,13 @@ int gen_once(int program_fd, const struct gen_frame *frame);
 
 /* The calling thread stays on one CPU. */
 void gen_pin(unsigned cpu);
-/* The calling thread and those that it starts get most of a CPU that others want, too; with LS_OWN_SESSION=1 in
- * the environment also beside other sessions. */
+/*
+ * The calling thread and those that it starts get most of a CPU that others want, too; with
+ * LS_OWN_SESSION=1 in the environment also beside other sessions.
+ */
 void gen_prefer(void);
-/* The calling thread goes before all that is not real-time, where the kernel lets it; for short runs. */
+/* The calling thread goes before all that is not real-time, where the kernel lets it; for short
+ * runs. */
 void gen_hurry(void);
 unsigned gen_cpus(void);
 uint64_t gen_now_ns(void);

@@ -33,8 +33,9 @@ for source in "${objects[@]}"; do
 	if [ "$object" -nt "$source" ] && [ "$object" -nt "$root/tests/tools/gen.h" ]; then
 		continue
 	fi
-	${CLANG:-clang} -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -I"$root" -I"$root/include" \
-		-idirafter "/usr/include/$(${CC:-gcc} -print-multiarch)" -c -o "$object" "$source"
+	${CLANG:-clang} -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror \
+		-I"$root" -I"$root/include" -idirafter "/usr/include/$(${CC:-gcc} -print-multiarch)" \
+		-c -o "$object" "$source"
 	${BPFTOOL:-bpftool} gen skeleton "$object" name "${name}_skeleton" >"$out/$name.skel.h.tmp"
 	mv "$out/$name.skel.h.tmp" "$out/$name.skel.h"
 done
@@ -43,11 +44,13 @@ for source in "${programs[@]}"; do
 	name=$(basename "$source" .c)
 	common=$(dirname "$source")/common.c
 	[ -e "$common" ] || common=
-	newer=$(find "$source" $common "$(dirname "$source")" "$root/tests/tools" "$out" "${library[@]}" \
-		-maxdepth 1 -type f \( -name '*.[cho]' \) -newer "$out/$name" -print -quit 2>/dev/null || echo yes)
+	newer=$(find "$source" $common "$(dirname "$source")" "$root/tests/tools" "$out" \
+		"${library[@]}" -maxdepth 1 -type f -name '*.[cho]' -newer "$out/$name" \
+		-print -quit 2>/dev/null || echo yes)
 	[ -e "$out/$name" ] && [ -z "$newer" ] && continue
-	${CC:-gcc} -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes \
-		-Werror -I"$root" -I"$root/include" -isystem "$build" -isystem "$out" \
+	${CC:-gcc} -std=gnu11 -D_GNU_SOURCE -O2 -g \
+		-Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
+		-I"$root" -I"$root/include" -isystem "$build" -isystem "$out" \
 		"$source" $common "$root/tests/tools/gen.c" "${library[@]}" \
 		-lbpf -lelf -lz -lyaml -ljansson -lm -lpthread -o "$out/$name.$$"
 	mv "$out/$name.$$" "$out/$name"

@@ -117,7 +117,8 @@ static inline void frame_ipv6(struct frame_writer *writer)
 		frame_u8(writer, next[i + 1]);
 		frame_u8(writer, next[i] == 51 ? words * 2 : words);
 		if (next[i] == 44) { /* mostly atomic */
-			frame_u16(writer, frame_random(writer, 3) ? 0 : frame_random(writer, 65536));
+			frame_u16(writer,
+				  frame_random(writer, 3) ? 0 : frame_random(writer, 65536));
 			frame_fill(writer, 4);
 		} else {
 			frame_fill(writer, 6 + 8 * words);

@@ -100,6 +100,7 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 {
 	ls_host_stop();
 	memset(&ls_control, 0, sizeof(ls_control));
+	memset(&ls_static, 0, sizeof(ls_static));
 	for (int i = 0; i < LS_HASH_KEYS; i++)
 		ls_control.hash_key[i] = splitmix(&seed) | 1;
 	for (uint32_t table = 0; table < LS_TABLES; table++) {
@@ -108,18 +109,11 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	}
 	ls_ban_mask = sets - 1;
 	ls_banks = 1;
-	host_map_new(&ls_classes, sizeof(struct ls_class_abi), 2 * LS_CLASSES);
-	host_map_new(&ls_slots, sizeof(struct ls_slot_abi), 2 * LS_SLOTS);
-	host_map_new(&ls_labels, sizeof(struct ls_label_abi), 2 * LS_LABELS);
-	host_map_new(&ls_ports, sizeof(struct ls_rows_abi), 2 * LS_CHUNKS);
-	host_map_new(&ls_rows, sizeof(uint64_t), 2 * LS_CLASS_WORDS * LS_ROWS);
 	host_map_new(&ls_ways, sizeof(struct ls_ways), LS_TABLES * sets);
 	host_map_new(&ls_logs, sizeof(struct ls_log), sets * LS_WAYS);
 	host_map_new(&ls_strikes, sizeof(struct ls_strikes), sets);
 	host_map_new(&ls_bans, sizeof(struct ls_bans), sets);
 	host_map_new(&ls_ban_info, sizeof(struct ls_ban_info), sets);
-	host_map_new(&ls_shared, sizeof(struct ls_shared), LS_SLOTS);
-	host_map_new(&ls_cpus, sizeof(struct ls_cpu), cpus);
 	host_map_new(&ls_counters, sizeof(struct ls_counters), cpus);
 }
 
@@ -146,16 +140,12 @@ static void *host_elements(const void *map)
 
 void ls_host_publish(const struct ls_image *image, unsigned half)
 {
-	memcpy((struct ls_class_abi *)host_elements(&ls_classes) + half * LS_CLASSES,
-	       image->classes, sizeof(image->classes));
-	memcpy((struct ls_slot_abi *)host_elements(&ls_slots) + half * LS_SLOTS, image->slots,
-	       sizeof(image->slots));
-	memcpy((struct ls_label_abi *)host_elements(&ls_labels) + half * LS_LABELS, image->labels,
-	       sizeof(image->labels));
-	memcpy((struct ls_rows_abi *)host_elements(&ls_ports) + half * LS_CHUNKS, image->ports,
-	       sizeof(image->ports));
-	memcpy((uint64_t *)host_elements(&ls_rows) + half * LS_CLASS_WORDS * LS_ROWS, image->rows,
-	       sizeof(image->rows));
+	struct ls_tables *tables = &ls_static.tables;
+	memcpy(tables->classes + half * LS_CLASSES, image->classes, sizeof(image->classes));
+	memcpy(tables->slots + half * LS_SLOTS, image->slots, sizeof(image->slots));
+	memcpy(tables->labels + half * LS_LABELS, image->labels, sizeof(image->labels));
+	memcpy(tables->ports + half * LS_CHUNKS, image->ports, sizeof(image->ports));
+	memcpy(tables->rows + half * LS_CLASS_WORDS * LS_ROWS, image->rows, sizeof(image->rows));
 	free(lists[half].elements);
 	lists[half] = (struct host_map){ 0 };
 	if (image->n_lines) {

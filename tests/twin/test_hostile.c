@@ -84,7 +84,8 @@ static void host_and_kernel_build_agree(void **state)
 	struct ls_error error = LS_ERROR_INIT;
 	struct ls_policy *policy = NULL;
 	struct ls_plane *plane = NULL;
-	if (ls_policy_read_memory("test.yaml", policy_yaml, strlen(policy_yaml), NULL, &policy, &error) ||
+	if (ls_policy_read_memory("test.yaml", policy_yaml, strlen(policy_yaml), NULL, &policy,
+				  &error) ||
 	    ls_plane_sandbox_open(&(struct ls_plane_sandbox){ .policy = policy }, &plane, &error))
 		fail_msg("%s", error.text);
 	uint64_t seed = (uint64_t)time(NULL) * 7, now = 1700000000 * TWIN_SECOND;

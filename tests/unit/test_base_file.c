@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -131,6 +132,31 @@ static void a_full_disk_is_reported_and_the_old_file_stays(void **state)
 	free(large);
 }
 
+static void only_what_ended_writers_left_is_swept(void **state)
+{
+	char living[32], ended[32];
+	const pid_t child = fork();
+
+	(void)state;
+	if (child == 0)
+		_exit(0);
+	assert_true(child > 0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	snprintf(ended, sizeof(ended), ".ls-%d-0", child);
+	snprintf(living, sizeof(living), ".ls-%d-0", getpid());
+	for (int i = 0; i < 2; i++)
+		close(open(path_of(i ? living : ended), O_CREAT | O_WRONLY, 0600));
+	assert_int_equal(ls_file_write(path_of("kept"), "x", 1, 0600, NULL), 0);
+
+	ls_file_sweep(directory);
+	ls_file_sweep("/nowhere");
+	assert_int_equal(access(path_of(ended), F_OK), -1);
+	assert_int_equal(access(path_of(living), F_OK), 0);
+	expect_contents(path_of("kept"), "x");
+	assert_int_equal(unlink(path_of(living)), 0);
+	assert_int_equal(unlink(path_of("kept")), 0);
+}
+
 static void reading_is_bounded_and_picky(void **state)
 {
 	_cleanup_free_ char *bytes = NULL;
@@ -208,6 +234,7 @@ int main(void)
 		cmocka_unit_test(an_existing_file_keeps_its_mode_and_its_link),
 		cmocka_unit_test(a_failed_write_leaves_the_old_file_and_nothing_else),
 		cmocka_unit_test(a_full_disk_is_reported_and_the_old_file_stays),
+		cmocka_unit_test(only_what_ended_writers_left_is_swept),
 		cmocka_unit_test(reading_is_bounded_and_picky),
 		cmocka_unit_test(a_pipe_is_read_to_its_end),
 		cmocka_unit_test(the_first_error_stays_and_is_one_line),

@@ -73,7 +73,7 @@ static void a_ban_that_could_never_apply_is_known(void **state)
 		{ "203.0.113.7", true, false },
 		{ "203.0.113.0/24", false, true },
 		{ "198.51.100.0/25", true, false },
-		{ "198.51.100.0/24", false, false }, /* half of it is denied, and can be banned */
+		{ "198.51.100.0/24", false, true }, /* half of it is denied, and can be banned */
 		{ "198.51.0.0/16", false, true },
 		{ "2001:db8:10:1::/64", true, false },
 		{ "10.0.0.0/8", false, false },

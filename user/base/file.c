@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "user/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +19,9 @@
 
 /* What a pipe is asked for at a time; a regular file is asked for its whole size first. */
 #define READ_CHUNK 65536U
+
+/* How the name of a temporary file begins; the pid of its writer follows. */
+#define TEMPORARY ".ls-"
 
 static int read_all(int fd, const char *path, size_t expected, size_t max_bytes, char **ret_bytes,
 		    size_t *ret_length, struct ls_error *error)
@@ -185,13 +190,32 @@ static int fill_temporary(int fd, const void *bytes, size_t length, const struct
 }
 
 /*
+ * Only of processes that are gone: an instance of the same name in another network namespace writes here,
+ * too.
+ */
+void ls_file_sweep(const char *directory)
+{
+	DIR *const list = opendir(directory);
+	const struct dirent *entry;
+	long pid;
+
+	while (list && (entry = readdir(list)))
+		if (sscanf(entry->d_name, TEMPORARY "%ld-", &pid) == 1 && pid > 0 &&
+		    kill((pid_t)pid, 0) < 0 && errno == ESRCH)
+			(void)unlinkat(dirfd(list), entry->d_name,
+				       0); /* the next one tries again */
+	if (list)
+		closedir(list);
+}
+
+/*
  * A new file beside the target. A name is only taken when an earlier run of the same pid was
  * killed.
  */
 static int open_temporary(const char *directory, mode_t mode, char path[static PATH_MAX])
 {
 	for (unsigned attempt = 0; attempt < 100; attempt++) {
-		const int length = snprintf(path, PATH_MAX, "%s.ls-%ld-%u", directory,
+		const int length = snprintf(path, PATH_MAX, "%s" TEMPORARY "%ld-%u", directory,
 					    (long)getpid(), attempt);
 		int fd;
 

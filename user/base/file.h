@@ -30,4 +30,7 @@ int ls_file_read(const char *path, size_t max_bytes, char **ret_bytes, size_t *r
 int ls_file_write(const char *path, const void *bytes, size_t length, mode_t mode,
 		  struct ls_error *error);
 
+/* Removes the temporary files that killed writers have left in a directory. */
+void ls_file_sweep(const char *directory);
+
 #endif

@@ -150,10 +150,23 @@ int ls_cmd_status(struct ls_cli *cli)
 	return r < 0 ? ls_cli_fail(&error) : show_status(plane, cli->json);
 }
 
-/* The bans of an instance that is attached count as well. */
+static bool all_are_attached(const struct ls_cli *cli, const struct ls_plane *plane)
+{
+	for (size_t i = 0; i < cli->n_arguments; i++)
+		if (!ls_plane_is_attached(plane, cli->arguments[i]))
+			return false;
+	return true;
+}
+
+/*
+ * The bans of an instance that is attached count as well; and without a policy of its own (NULL) an interface
+ * that joins it gets the one that is in force.
+ */
 static int guard_session(struct ls_cli *cli, const struct ls_policy *policy)
 {
 	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
+	_cleanup_(ls_policy_freep) struct ls_policy *current = NULL;
+	_cleanup_status_ struct ls_plane_status status = { 0 };
 	struct ls_error error = LS_ERROR_INIT;
 	struct ls_prefix session;
 	const char *why = NULL;
@@ -163,6 +176,14 @@ static int guard_session(struct ls_cli *cli, const struct ls_policy *policy)
 		return LS_EXIT_DONE;
 	if (ls_plane_open(cli->instance, LS_PLANE_READ, &plane, &error) != 0)
 		plane = NULL; /* attach itself says what is wrong with it */
+	if (plane && ls_plane_status(plane, &status, &error) == 0 && status.attach_monitor)
+		return LS_EXIT_DONE;
+	if (!policy) {
+		if (!plane || all_are_attached(cli, plane) ||
+		    ls_plane_policy(plane, &current, NULL, &error) < 0)
+			return LS_EXIT_DONE;
+		policy = current;
+	}
 	if (!ls_session_is_cut(policy, plane, &session, &why))
 		return LS_EXIT_DONE;
 	ls_cli_note(
@@ -220,10 +241,10 @@ int ls_cmd_attach(struct ls_cli *cli)
 		path = realpath(file, NULL);
 		request.policy = policy;
 		request.policy_path = path ? path : file;
-		const int guard = guard_session(cli, policy);
-		if (guard != LS_EXIT_DONE)
-			return guard;
 	}
+	const int guard = guard_session(cli, policy);
+	if (guard != LS_EXIT_DONE)
+		return guard;
 	const int r = ls_plane_attach(&request, &notes, &published, &error);
 	ls_cli_notes(&notes);
 	return r < 0 ? ls_cli_fail(&error) : report_attach(cli, published);

@@ -245,6 +245,8 @@ int main(int argc, char **argv)
 
 	/* A reader that goes away is a failed write, and not a signal in the middle of a publish. */
 	signal(SIGPIPE, SIG_IGN);
+	/* So is a file that a resource limit forbids: it fails with EFBIG. */
+	signal(SIGXFSZ, SIG_IGN);
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16);
 	const int r = ls_cli_parse((const char **)(argc > 0 ? argv + 1 : argv),
 				   argc > 0 ? (size_t)argc - 1 : 0, &cli);

@@ -115,6 +115,15 @@ static bool row_is_alive(const struct ls_plane *plane, const struct ls_state_int
 	return fd >= 0 && ls_link_info(fd, &ifindex, &link_id, &program_id) == 0 && ifindex != 0;
 }
 
+bool ls_plane_is_attached(const struct ls_plane *plane, const char *name)
+{
+	struct ls_device device;
+	const struct ls_state_interface *row =
+		ls_device_find(name, &device, NULL) == 0 ? row_of(plane, device.ifindex) : NULL;
+
+	return row && row_is_alive(plane, row);
+}
+
 /* Takes the way to its counters from an interface; the bank keeps what it counted. */
 static void clear_bank(const struct ls_plane *plane, uint32_t ifindex)
 {
@@ -248,8 +257,11 @@ static int make_instance(struct job *job, struct ls_error *error)
 			  job->request->policy ? job->request->policy_path : NULL, error);
 }
 
-/* The program that runs, so that one more interface gets the same. */
-static int find_program(struct ls_plane *plane, struct ls_error *error)
+/*
+ * The program that runs, so that one more interface gets the same; or, when no link is left that leads to it (the
+ * last interface was deleted), the same loaded again on the same maps.
+ */
+static int find_program(struct ls_plane *plane, bool verbose, struct ls_error *error)
 {
 	const struct ls_state *state = ls_plane_state(plane);
 
@@ -262,8 +274,23 @@ static int find_program(struct ls_plane *plane, struct ls_error *error)
 		if (fd >= 0 && ls_link_info(fd, &ifindex, &link_id, &program_id) == 0)
 			plane->program_fd = bpf_prog_get_fd_by_id(program_id);
 	}
-	return plane->program_fd >= 0 ? 0
-				      : ls_error_set(error, "cannot find the program that runs");
+	return plane->program_fd >= 0 ? 0 : ls_load_again(plane, verbose, error);
+}
+
+/* Clears an opened instance away, under its lock, so that a new one can take its place. */
+static int start_over(struct ls_plane *plane, struct ls_error *error)
+{
+	const int lock_fd = TAKE_FD(plane->lock_fd);
+	char directory[PATH_MAX], instance[LS_NAME_BYTES];
+
+	memcpy(directory, plane->directory, sizeof(directory));
+	memcpy(instance, plane->instance, sizeof(instance));
+	ls_plane_fini(plane);
+	ls_plane_init(plane, instance, LS_PLANE_WRITE);
+	plane->lock_fd = lock_fd;
+	const int r = ls_pins_remove(directory);
+	return r < 0 ? ls_error_set_errno(error, -r, "cannot clear '%s'", directory)
+		     : LS_PLANE_E_ABSENT;
 }
 
 /* Opens the instance, brings it to this build, or starts a new one. */
@@ -276,17 +303,10 @@ static int open_or_make(struct job *job, struct ls_error *error)
 
 	if (r == 0)
 		r = ls_plane_open_pins(plane, error);
-	if (r == 0 && cookie && ls_plane_state(plane)->netns_cookie != cookie) {
-		/* Left by a namespace that is gone and whose inode number this one got. */
-		const int lock_fd = TAKE_FD(plane->lock_fd);
-		ls_plane_fini(plane);
-		r = ls_pins_remove(plane->directory);
-		if (r < 0)
-			return ls_error_set_errno(error, -r, "cannot clear '%s'", plane->directory);
-		ls_plane_init(plane, instance, LS_PLANE_WRITE);
-		plane->lock_fd = lock_fd;
-		r = LS_PLANE_E_ABSENT;
-	}
+	/* Left by a namespace that is gone and whose inode number this one got, or by a killed detach. */
+	if (r == 0 && ((cookie && ls_plane_state(plane)->netns_cookie != cookie) ||
+		       !ls_plane_has_interfaces(plane)))
+		r = start_over(plane, error);
 	if (r == LS_PLANE_E_LAYOUT)
 		r = ls_upgrade_layout(plane, job->root, job->request->verbose, job->notes, error);
 	if (r == LS_PLANE_E_ABSENT) {
@@ -444,7 +464,7 @@ static int attach_existing(struct job *job, bool *ret_published, struct ls_error
 	if (r == 0)
 		r = ls_upgrade_program(&job->plane, job->request->verbose, job->notes, error);
 	if (r == 0 && !all_are_attached(job))
-		r = find_program(&job->plane, error);
+		r = find_program(&job->plane, job->request->verbose, error);
 	if (r == 0)
 		r = attach_targets(job, error);
 	if (r == 0 && job->request->policy) {
@@ -526,16 +546,6 @@ static int detach_row(struct ls_plane *plane, struct ls_state_interface *row,
 		return ls_error_set_errno(error, errno, "cannot detach from '%s'", row->name);
 	drop_row(plane, row);
 	return 0;
-}
-
-static unsigned rows_left(const struct ls_plane *plane)
-{
-	const struct ls_state *state = ls_plane_state(plane);
-	unsigned count = 0;
-
-	for (int i = 0; i < LS_STATE_INTERFACES; i++)
-		count += state->interfaces[i].ifindex != 0;
-	return count;
 }
 
 /* The row that a name means: the interface of that name, or one of ours that has vanished. */
@@ -643,7 +653,7 @@ static int detach_opened(struct ls_plane *plane, const char *const *names, size_
 			      : detach_all(plane, detached, error);
 	if (r < 0)
 		return r;
-	if (rows_left(plane) == 0)
+	if (!ls_plane_has_interfaces(plane))
 		return remove_instance(plane, error);
 	return *detached ? ls_plane_save(plane, error) : 0;
 }
@@ -665,6 +675,8 @@ int ls_plane_detach(const char *instance, const char *const *interfaces, size_t 
 		r = detach_pins(plane, n_interfaces, &detached, error);
 	} else if (r == 0) {
 		r = detach_opened(plane, interfaces, n_interfaces, notes, &detached, error);
+		if (r == 0 && !detached && !n_interfaces)
+			ls_warnings_add(notes, "nothing is attached (instance '%s')", instance);
 	}
 	if (r == 0)
 		*ret_detached = detached;

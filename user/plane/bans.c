@@ -172,10 +172,13 @@ static int add_end(struct ls_plane *plane, const struct ls_prefix *prefix, uint6
 bool ls_ban_is_allowed(const struct ls_policy *policy, const struct ls_prefix *prefix,
 		       bool *ret_inside)
 {
+	const bool is_named = ls_lists_outcome(policy, prefix) == LS_OUTCOME_ALLOW;
+	const bool is_allowed = is_named && !ls_lists_has_within(policy, LS_OUTCOME_DENY, prefix);
+
 	if (ret_inside)
-		*ret_inside = ls_lists_has_within(policy, LS_OUTCOME_ALLOW, prefix);
-	return ls_lists_outcome(policy, prefix) == LS_OUTCOME_ALLOW &&
-	       !ls_lists_has_within(policy, LS_OUTCOME_DENY, prefix);
+		*ret_inside = !is_allowed &&
+			      (is_named || ls_lists_has_within(policy, LS_OUTCOME_ALLOW, prefix));
+	return is_allowed;
 }
 
 int ls_ban_add(struct ls_plane *plane, const struct ls_policy *policy,

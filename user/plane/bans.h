@@ -37,8 +37,8 @@ struct ls_ban_entry {
 struct ls_prefix ls_ban_widen(struct ls_prefix prefix);
 
 /* Whether `policy` allows all of `prefix`: its first address is allowed, and nothing inside is denied by a
- * longer entry. A ban of it would never apply. *ret_inside (may be NULL) is whether `allow` has an entry within it,
- * whose addresses stay allowed. */
+ * longer entry. A ban of it would never apply. *ret_inside (may be NULL) is whether it does not, and yet `allow`
+ * names addresses of it, which stay allowed. */
 bool ls_ban_is_allowed(const struct ls_policy *policy, const struct ls_prefix *prefix,
 		       bool *ret_inside);
 

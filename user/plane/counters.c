@@ -162,10 +162,10 @@ static int take_classes(struct reading *reading, struct ls_error *error)
 	struct ls_stats *stats = reading->stats;
 	const unsigned half = ls_plane_half(plane);
 	const struct ls_ledger *ledger = ls_plane_memory(plane, LS_MAP_LEDGER, error);
-	const struct ls_class_abi *classes = ls_plane_memory(plane, LS_MAP_CLASSES, error);
+	const struct ls_tables *tables = ls_plane_memory(plane, LS_MAP_TABLES, error);
 	bool done[LS_CLASS_SLOTS] = { false };
 
-	if (!ledger || !classes)
+	if (!ledger || !tables)
 		return -EIO;
 	stats->classes = calloc(1 + LS_CLASS_SLOTS, sizeof(*stats->classes));
 	if (!stats->classes)
@@ -173,7 +173,7 @@ static int take_classes(struct reading *reading, struct ls_error *error)
 	take_global(reading, &stats->classes[stats->n_classes++]);
 	const uint32_t n_classes = ls_plane_control_rw(plane)->generation[half].n_classes;
 	for (uint32_t i = 0; i < n_classes && i < LS_CLASSES; i++) {
-		const unsigned slot = classes[half * LS_CLASSES + i].slot;
+		const unsigned slot = tables->classes[half * LS_CLASSES + i].slot;
 		if (slot >= LS_CLASS_SLOTS || done[slot])
 			continue;
 		done[slot] = true;
@@ -230,20 +230,31 @@ static int fill_interfaces(struct reading *reading, const char *only, struct ls_
 	return 0;
 }
 
+/* A row that has lost its device and had this name at attach, which is what status and stats call it. */
+static bool is_vanished(const struct ls_state_interface *row, const char *name)
+{
+	struct ls_device device;
+
+	return row->ifindex && strcmp(row->name, name) == 0 &&
+	       ls_device_get(row->ifindex, &device) < 0;
+}
+
 static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank,
 		     struct ls_error *error)
 {
 	const struct ls_state *state = ls_plane_state(plane);
-	struct ls_device device;
+	struct ls_device device = { 0 };
 	const int r = ls_device_find(name, &device, error);
 
-	if (r < 0)
-		return r;
-	for (int i = 0; i < LS_STATE_INTERFACES; i++)
-		if (state->interfaces[i].ifindex == device.ifindex) {
-			*ret_bank = state->interfaces[i].bank;
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		const struct ls_state_interface *row = &state->interfaces[i];
+		if (r < 0 ? is_vanished(row, name) : row->ifindex == device.ifindex) {
+			*ret_bank = row->bank;
 			return 0;
 		}
+	}
+	if (r < 0)
+		return r;
 	return ls_error_set(error, "cannot count on '%s': instance '%s' is not attached there",
 			    name, plane->instance);
 }

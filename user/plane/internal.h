@@ -24,16 +24,13 @@
 #include "loadshed/ledger_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
+#include "loadshed/tables_abi.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 
 /* The maps: name here, member of the skeleton's maps, which is the name of the pin as well. */
 #define LS_PLANE_MAPS(X)                                                                           \
-	X(CLASSES, ls_classes)                                                                     \
-	X(SLOTS, ls_slots)                                                                         \
-	X(LABELS, ls_labels)                                                                       \
-	X(PORTS, ls_ports)                                                                         \
-	X(ROWS, ls_rows)                                                                           \
+	X(TABLES, bss)                                                                             \
 	X(LISTS, ls_lists)                                                                         \
 	X(WAYS, ls_ways)                                                                           \
 	X(LOGS, ls_logs)                                                                           \
@@ -41,8 +38,6 @@
 	X(BANS, ls_bans)                                                                           \
 	X(BAN_INFO, ls_ban_info)                                                                   \
 	X(BAN_TEXTS, ls_ban_texts)                                                                 \
-	X(SHARED, ls_shared)                                                                       \
-	X(CPUS, ls_cpus)                                                                           \
 	X(COUNTERS, ls_counters)                                                                   \
 	X(RETIRED, ls_retired)                                                                     \
 	X(LEDGER, ls_ledger)                                                                       \
@@ -122,6 +117,9 @@ int ls_plane_open_into(struct ls_plane *plane, struct ls_error *error);
  * 0, LS_PLANE_E_ABSENT, LS_PLANE_E_LAYOUT (then state and control at least are open), or negative. */
 #define LS_PLANE_E_LAYOUT 6
 int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error);
+
+/* Whether any interface has a row: one that runs the program, has vanished, or is pending. */
+bool ls_plane_has_interfaces(const struct ls_plane *plane);
 
 /* ---- clock.c: the outermost functions that read the world ---- */
 uint64_t ls_now_monotonic(void);

@@ -27,6 +27,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "kern/cpu.h" /* the skeleton names the type of the section .bss */
 #include "loadshed.skel.h"
 #include "user/base/error.h"
 #include "user/base/sha256.h"
@@ -170,7 +171,6 @@ static int set_sizes(struct ls_skeleton *skeleton, const struct table_sizes *siz
 		{ skeleton->maps.ls_bans, sizes->ban_sets },
 		{ skeleton->maps.ls_ban_info, sizes->ban_sets },
 		{ skeleton->maps.ls_ban_texts, sizes->ban_sets * LS_WAYS },
-		{ skeleton->maps.ls_cpus, cpus },
 		{ skeleton->maps.ls_counters, cpus * LS_BANKS },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -338,6 +338,9 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
 		return ls_error_oom(error);
 	if (cpus < 0)
 		return ls_error_set_errno(error, -cpus, "cannot count the possible CPUs");
+	if (cpus > LS_CPUS)
+		return ls_error_set(error, "cannot run on %d possible CPUs: this build has records for %d",
+				    cpus, LS_CPUS);
 	skeleton = ls_skeleton__open();
 	if (!skeleton)
 		return ls_error_set_errno(error, errno, "cannot read the BPF object");

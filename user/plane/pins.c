@@ -153,6 +153,11 @@ int ls_pins_root(bool create, char ret_root[static PATH_MAX], struct ls_error *e
 			if (!create)
 				return LS_PLANE_E_ABSENT;
 			const int r = mount_bpffs(outer);
+			if (r == -EPERM)
+				return ls_error_set_errno(
+					error, EPERM,
+					"cannot mount bpffs, which keeps the state, at '%s'; run as root",
+					path);
 			if (r < 0)
 				return ls_error_set_errno(
 					error, -r,
@@ -178,9 +183,14 @@ int ls_pins_root(bool create, char ret_root[static PATH_MAX], struct ls_error *e
 int ls_pins_path(const char *root, const char *instance, const char *suffix,
 		 char ret_path[static PATH_MAX], struct ls_error *error)
 {
-	const int length = snprintf(ret_path, PATH_MAX, "%s/%s@%" PRIu64 "%s", root, instance,
-				    ls_netns_inode(), suffix);
+	const uint64_t inode = ls_netns_inode();
+	const int length =
+		snprintf(ret_path, PATH_MAX, "%s/%s@%" PRIu64 "%s", root, instance, inode, suffix);
 
+	if (!inode)
+		return ls_error_set(
+			error,
+			"cannot tell which network namespace this is, as /proc does not say; mount it with 'mount -t proc proc /proc'");
 	if (length < 0 || length >= PATH_MAX - 64) /* room for a pin's name */
 		return ls_error_set(error, "the path of the pins gets too long below '%s'", root);
 	return 0;

@@ -15,6 +15,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "kern/cpu.h" /* the skeleton names the type of the section .bss */
 #include "loadshed.skel.h"
 #include "user/base/error.h"
 #include "user/policy/blob.h"
@@ -28,23 +29,14 @@ const char *ls_map_name(enum ls_map map)
 #undef MAP_NAME
 	};
 
-	return map == LS_MAP_CONTROL ? "ls_control" : names[map];
+	/* Two are sections of the object. */
+	return map == LS_MAP_CONTROL ? "ls_control" : map == LS_MAP_TABLES ? "ls_tables" : names[map];
 }
 
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
 static uint32_t expected_bytes(enum ls_map map)
 {
 	switch (map) {
-	case LS_MAP_CLASSES:
-		return sizeof(struct ls_class_abi);
-	case LS_MAP_SLOTS:
-		return sizeof(struct ls_slot_abi);
-	case LS_MAP_LABELS:
-		return sizeof(struct ls_label_abi);
-	case LS_MAP_PORTS:
-		return sizeof(struct ls_rows_abi);
-	case LS_MAP_ROWS:
-		return sizeof(__u64);
 	case LS_MAP_WAYS:
 		return sizeof(struct ls_ways);
 	case LS_MAP_LOGS:
@@ -57,8 +49,6 @@ static uint32_t expected_bytes(enum ls_map map)
 		return sizeof(struct ls_ban_info);
 	case LS_MAP_BAN_TEXTS:
 		return sizeof(struct ls_ban_text);
-	case LS_MAP_SHARED:
-		return sizeof(struct ls_shared);
 	case LS_MAP_COUNTERS:
 	case LS_MAP_RETIRED:
 		return sizeof(struct ls_counters);
@@ -68,7 +58,7 @@ static uint32_t expected_bytes(enum ls_map map)
 		return sizeof(struct ls_state);
 	case LS_MAP_CONTROL:
 		return sizeof(struct ls_control);
-	case LS_MAP_CPUS: /* private to the program */
+	case LS_MAP_TABLES: /* with records behind them that are private to the program */
 	case LS_MAP_LISTS:
 	case LS_MAP_TEXTS:
 	case LS_MAP_MAX:
@@ -229,7 +219,37 @@ static bool is_of_this_namespace(const struct ls_plane *plane)
 	return !cookie || !state->netns_cookie || state->netns_cookie == cookie;
 }
 
-int ls_plane_open_into(struct ls_plane *plane, struct ls_error *error)
+bool ls_plane_has_interfaces(const struct ls_plane *plane)
+{
+	const struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++)
+		if (state->interfaces[i].ifindex)
+			return true;
+	return false;
+}
+
+/* Who lacks the right to list programs cannot see pins and links of others either. */
+static bool may_look(void)
+{
+	__u32 id = 0;
+
+	return bpf_prog_get_next_id(0, &id) == 0 || (errno != EPERM && errno != EACCES);
+}
+
+/* Nothing is attached that this process can see; whether that means anything. */
+static int check_absent(const struct ls_plane *plane, struct ls_error *error)
+{
+	if (may_look())
+		return LS_PLANE_E_ABSENT;
+	ls_error_set(
+		error,
+		"cannot see whether instance '%s' is attached: that needs the rights of root; run it as root",
+		plane->instance);
+	return -EPERM;
+}
+
+static int find_and_open(struct ls_plane *plane, struct ls_error *error)
 {
 	char root[PATH_MAX], ghosts[128];
 	int r;
@@ -259,6 +279,13 @@ int ls_plane_open_into(struct ls_plane *plane, struct ls_error *error)
 	return is_of_this_namespace(plane) ? 0 : LS_PLANE_E_ABSENT;
 }
 
+int ls_plane_open_into(struct ls_plane *plane, struct ls_error *error)
+{
+	const int r = find_and_open(plane, error);
+
+	return r == LS_PLANE_E_ABSENT ? check_absent(plane, error) : r;
+}
+
 int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_plane **ret_plane,
 		  struct ls_error *error)
 {
@@ -275,6 +302,9 @@ int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_p
 			instance);
 	if (r)
 		return r;
+	/* What a killed detach leaves: tables that no interface has. The next attach or detach clears them. */
+	if (!ls_plane_has_interfaces(plane))
+		return LS_PLANE_E_ABSENT;
 	*ret_plane = TAKE_PTR(plane);
 	return 0;
 }

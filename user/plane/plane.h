@@ -90,6 +90,9 @@ int ls_plane_attach(const struct ls_plane_attach *request, struct ls_warnings *n
 int ls_plane_detach(const char *instance, const char *const *interfaces, size_t n_interfaces,
 		    struct ls_warnings *notes, size_t *ret_detached, struct ls_error *error);
 
+/* Whether the interface of that name or altname runs the program of this instance. */
+bool ls_plane_is_attached(const struct ls_plane *plane, const char *name);
+
 struct ls_plane_interface {
 	char name[32]; /* current name; of a vanished one, that at attach */
 	uint32_t ifindex;

@@ -124,39 +124,106 @@ static int purge(struct ls_plane *plane, const struct ls_image *image, struct ls
 
 	if (image->n_fresh_slots == 0)
 		return 0;
-	struct ls_shared *shared = ls_plane_memory(plane, LS_MAP_SHARED, error);
+	struct ls_tables *tables = ls_plane_memory(plane, LS_MAP_TABLES, error);
 	struct ls_ways *sets = ls_plane_memory(plane, LS_MAP_WAYS, error);
-	if (!shared || !sets)
+	if (!tables || !sets)
 		return -EIO;
 	for (size_t i = 0; i < image->n_fresh_slots; i++) {
 		const uint16_t slot = image->fresh_slots[i];
 		fresh[slot] = true;
-		__atomic_store_n(&shared[slot].state, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&shared[slot].crowd, 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&shared[slot].unplaced, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&tables->shared[slot].state, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&tables->shared[slot].crowd, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&tables->shared[slot].unplaced, 0, __ATOMIC_RELAXED);
 	}
 	purge_ways(sets, plane->maps[LS_MAP_WAYS].entries, fresh);
 	return 0;
+}
+
+/*
+ * How far ahead the state of a slot may lie under the new half, for token buckets that an edit or an absence may have
+ * left further ahead; 0 for all other slots. Whether there is any.
+ */
+static bool find_faster(const struct ls_tables *tables, unsigned half, const struct ls_image *image,
+			uint64_t clamp[static LS_SLOTS])
+{
+	uint64_t before[LS_SLOTS] = { 0 };
+	bool is_fresh[LS_SLOTS] = { false }, any = false;
+
+	for (size_t i = 0; i < image->n_fresh_slots; i++)
+		is_fresh[image->fresh_slots[i]] = true;
+	for (unsigned class = 0; class < LS_CLASSES; class ++) {
+		const struct ls_class_abi *of = &tables->classes[(1 - half) * LS_CLASSES + class];
+		for (unsigned i = 0; i < of->n_limits; i++)
+			before[of->limit[i].slot] = of->limit[i].clamp;
+	}
+	memset(clamp, 0, LS_SLOTS * sizeof(*clamp));
+	for (unsigned class = 0; class < LS_CLASSES; class ++) {
+		const struct ls_class_abi *of = &image->classes[class];
+		for (unsigned i = 0; i < of->n_limits; i++) {
+			const struct ls_limit_abi *limit = &of->limit[i];
+			if (limit->algorithm != LS_ABI_TOKEN_BUCKET || is_fresh[limit->slot] ||
+			    (before[limit->slot] && before[limit->slot] <= limit->clamp))
+				continue;
+			clamp[limit->slot] = limit->clamp;
+			any = true;
+		}
+	}
+	return any;
+}
+
+static void pull_back(uint64_t *place, const uint64_t *key, unsigned slot, uint64_t furthest,
+		      uint64_t now)
+{
+	uint64_t state = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+
+	while (state != 0 && state != LS_STATE_BUSY && (int64_t)(state - now) > (int64_t)furthest &&
+	       (!key || (__atomic_load_n(key, __ATOMIC_ACQUIRE) & (LS_SLOTS - 1)) == slot) &&
+	       !__atomic_compare_exchange_n(place, &state, now + furthest, false, __ATOMIC_ACQ_REL,
+					    __ATOMIC_ACQUIRE))
+		;
+}
+
+/*
+ * A raised rate helps at once. The program reads a state that lies too far ahead as an empty bucket, but a
+ * refusal writes nothing, so without this it would be read as empty until the time that the old rate had set:
+ * a source refused under 1/d would have stayed out for a day. After the flip, when no packet is judged by the
+ * old rate any more; a pass over the tables takes as long as that of purge_ways().
+ */
+static void settle(struct ls_tables *tables, struct ls_ways *sets, uint32_t n_sets,
+		   const uint64_t *clamp, uint64_t now)
+{
+	for (unsigned slot = 0; slot < LS_SLOTS; slot++) {
+		if (!clamp[slot])
+			continue;
+		pull_back((uint64_t *)&tables->shared[slot].state, NULL, slot, clamp[slot], now);
+		pull_back((uint64_t *)&tables->shared[slot].crowd, NULL, slot, clamp[slot], now);
+	}
+	for (uint32_t set = 0; set < n_sets; set++) {
+		for (unsigned i = 0; i < LS_WAYS; i++) {
+			struct ls_way *way = &sets[set].way[i];
+			const unsigned slot = __atomic_load_n(&way->key, __ATOMIC_RELAXED) &
+					      (LS_SLOTS - 1);
+			if (clamp[slot])
+				pull_back((uint64_t *)&way->state, (const uint64_t *)&way->key,
+					  slot, clamp[slot], now);
+		}
+	}
 }
 
 /* Copies an image into the half of the tables that no packet reads. */
 static int fill_half(struct ls_plane *plane, unsigned half, const struct ls_image *image,
 		     struct ls_error *error)
 {
-	struct ls_class_abi *classes = ls_plane_memory(plane, LS_MAP_CLASSES, error);
-	struct ls_slot_abi *slots = ls_plane_memory(plane, LS_MAP_SLOTS, error);
-	struct ls_label_abi *labels = ls_plane_memory(plane, LS_MAP_LABELS, error);
-	struct ls_rows_abi *ports = ls_plane_memory(plane, LS_MAP_PORTS, error);
-	uint64_t *rows = ls_plane_memory(plane, LS_MAP_ROWS, error);
+	struct ls_tables *tables = ls_plane_memory(plane, LS_MAP_TABLES, error);
 
-	if (!classes || !slots || !labels || !ports || !rows)
+	if (!tables)
 		return -EIO;
-	memcpy(classes + half * LS_CLASSES, image->classes, sizeof(image->classes));
-	memcpy(slots + half * LS_SLOTS, image->slots, sizeof(image->slots));
-	memcpy(labels + half * LS_LABELS, image->labels, sizeof(image->labels));
-	memcpy(ports + half * LS_CHUNKS, image->ports, sizeof(image->ports));
+	memcpy(tables->classes + half * LS_CLASSES, image->classes, sizeof(image->classes));
+	memcpy(tables->slots + half * LS_SLOTS, image->slots, sizeof(image->slots));
+	memcpy(tables->labels + half * LS_LABELS, image->labels, sizeof(image->labels));
+	memcpy(tables->ports + half * LS_CHUNKS, image->ports, sizeof(image->ports));
 	for (size_t word = 0; word < LS_CLASS_WORDS; word++)
-		memcpy(rows + (half * LS_CLASS_WORDS + word) * LS_ROWS, image->rows[word],
+		memcpy(tables->rows + (half * LS_CLASS_WORDS + word) * LS_ROWS, image->rows[word],
 		       image->n_rows * sizeof(uint64_t));
 	ls_plane_control_rw(plane)->generation[half] = image->generation;
 	return put_inner(plane->maps[LS_MAP_LISTS].fd, half, "ls_lines", sizeof(struct ls_line),
@@ -205,11 +272,14 @@ int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const cha
 	struct ls_ledger *pinned = ls_plane_memory(plane, LS_MAP_LEDGER, error);
 	const uint64_t number = ls_plane_generation(plane) + 1;
 	const unsigned half = number == 1 ? 0 : !ls_plane_half(plane);
+	_cleanup_free_ uint64_t *clamp = malloc(LS_SLOTS * sizeof(*clamp));
+	struct ls_tables *tables = ls_plane_memory(plane, LS_MAP_TABLES, error);
+	struct ls_ways *sets = NULL;
 	int r;
 
-	if (!ledger)
+	if (!ledger || !clamp)
 		return ls_error_oom(error);
-	if (!pinned)
+	if (!pinned || !tables)
 		return -EIO;
 	memcpy(ledger, pinned, sizeof(*ledger));
 	r = ls_policy_compile(policy, half, ledger, random_bits, NULL, &image, error);
@@ -225,6 +295,9 @@ int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const cha
 		r = purge(plane, image, error);
 	if (r < 0)
 		return r;
+	const bool has_faster = number > 1 && find_faster(tables, half, image, clamp);
+	if (has_faster && !(sets = ls_plane_memory(plane, LS_MAP_WAYS, error)))
+		return -EIO;
 	/* Before the flip: a slot that was given must be known as given, even if we are killed here. */
 	memcpy(pinned, ledger, sizeof(*ledger));
 	refresh_wall_clock(plane);
@@ -232,6 +305,11 @@ int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const cha
 			      (state->flags & LS_STATE_MONITOR ? LS_WORD_MONITOR : 0) |
 			      (control->word & LS_WORD_TIMED) | number << LS_WORD_NUMBER_SHIFT;
 	__atomic_store_n(&control->word, word, __ATOMIC_SEQ_CST);
+	if (has_faster) {
+		ls_grace_period();
+		settle(tables, sets, plane->maps[LS_MAP_WAYS].entries, clamp,
+		       ls_plane_now(plane) << LS_TICKS_PER_NS_SHIFT);
+	}
 	return 0;
 }
 

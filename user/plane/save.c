@@ -45,6 +45,7 @@ static int make_directory(const char *instance, struct ls_error *error)
 	if ((mkdir(LS_SAVE_DIRECTORY, 0700) < 0 && errno != EEXIST) ||
 	    (mkdir(path, 0700) < 0 && errno != EEXIST))
 		return ls_error_set_errno(error, errno, "cannot make '%s'", path);
+	ls_file_sweep(path);
 	return 0;
 }
 

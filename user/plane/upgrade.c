@@ -85,6 +85,21 @@ static int links_update(struct links *links, int program_fd, struct ls_error *er
 	return 0;
 }
 
+int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
+{
+	struct ls_plane fresh;
+	const struct ls_load load = { .sources = ls_plane_state(plane)->sources,
+				      .verbose = verbose,
+				      .keep = plane };
+
+	ls_plane_init(&fresh, plane->instance, LS_PLANE_WRITE);
+	const int r = ls_load_object(&load, &fresh, error);
+	if (r == 0)
+		plane->program_fd = TAKE_FD(fresh.program_fd);
+	ls_plane_fini(&fresh);
+	return r;
+}
+
 int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings *notes,
 		       struct ls_error *error)
 {

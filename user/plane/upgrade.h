@@ -16,6 +16,9 @@
 int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings *notes,
 		       struct ls_error *error);
 
+/* Loads the program once more on the maps of `plane`, into plane->program_fd; no link is touched. */
+int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error);
+
 /*
  * When the maps have another layout (ls_plane_open_pins said LS_PLANE_E_LAYOUT): makes new ones beside them, carries policy
  * and bans over, and moves the links. `plane` is the old one and becomes the new one. Counters and

@@ -34,6 +34,26 @@ static inline bool is_blank(char c)
 }
 
 /*
+ * Whether "- 203.0.113.9" follows the first column: a range with blanks around its dash, of which we would
+ * take the first address alone. Notes may begin with a dash, too.
+ */
+static bool is_range_end(const char *at, const char *end)
+{
+	const char *word;
+	struct ls_prefix last;
+
+	while (at < end && is_blank(*at))
+		at++;
+	if (at == end || *at++ != '-')
+		return false;
+	while (at < end && is_blank(*at))
+		at++;
+	for (word = at; at < end && !is_blank(*at) && *at != '#' && *at != '\r' && *at != ','; at++)
+		;
+	return ls_prefix_parse(word, (size_t)(at - word), &last) == LS_PREFIX_OK;
+}
+
+/*
  * Finds the first column. `unusual`: the file holds NUL bytes somewhere, so look for them.
  * Returns NULL, or why the line cannot be used.
  */
@@ -60,6 +80,8 @@ static const char *split_line(struct line *line, bool unusual)
 	 */
 	if (at < end && memchr(at, '\r', (size_t)(end - at)))
 		return "a carriage return stands inside the line; end lines with a line feed";
+	if (at < end && is_range_end(at, end))
+		return "the line is a range; write the prefixes that cover it";
 	return NULL;
 }
 
