@@ -8,11 +8,7 @@
  */
 
 #include "kern/limits.h"
-
-#define LS_CONTROL_COST (64ULL * 1000000000 / 10000)
-#define LS_CONTROL_TAU (1000 * LS_CONTROL_COST)
-#define LS_ICMP_COST (64ULL * 1000000000 / 10)
-#define LS_ICMP_TAU (20 * LS_ICMP_COST)
+#include "pure/builtin.h"
 
 /* 1: within the node's budget for what keeps links alive, and charged to it. The clock must be set. */
 __attribute__((noinline)) int ls_control_admits(struct ls_job *job)
