@@ -120,7 +120,7 @@ static void note_instance(struct ls_plane *plane, struct ls_plane_status *status
 static uint64_t confirm_left(const struct ls_plane *plane)
 {
 	const struct ls_control *control = ls_plane_control_rw(plane);
-	const uint64_t until_ns = control->confirm_until >> LS_TICKS_PER_NS_SHIFT;
+	const uint64_t until_ns = control->confirm_until;
 	const uint64_t now_ns = ls_plane_now(plane);
 
 	return control->word & LS_WORD_TIMED && until_ns > now_ns ? until_ns - now_ns : 0;
