@@ -102,11 +102,18 @@ static inline struct ls_state *ls_plane_state(const struct ls_plane *plane)
 	return plane->maps[LS_MAP_STATE].memory;
 }
 
+/* The control word that packets go by at this moment: with what is temporary put into it. */
+uint64_t ls_plane_word(const struct ls_plane *plane);
+
 /* Half of the tables that is in force. */
 unsigned ls_plane_half(const struct ls_plane *plane);
 
 /* Takes over fd and sizes of an open map. Negative errno. */
 int ls_plane_adopt(struct ls_plane *plane, enum ls_map map, int fd);
+
+/* The blob of the policy in force for good (one that waits to be confirmed is not), owned by the caller. */
+int ls_plane_text_lasting(struct ls_plane *plane, char **ret_bytes, size_t *ret_length,
+			  struct ls_error *error);
 
 /* The blob of the policy in force, owned by the caller. */
 int ls_plane_text(struct ls_plane *plane, char **ret_bytes, size_t *ret_length,
@@ -240,6 +247,39 @@ bool ls_policy_uses_vlan(const struct ls_policy *policy);
 /* The publish without the question whether it is in force already. */
 int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
 	       struct ls_error *error);
+
+/* A policy that asks for VLAN tags is refused where an interface of ours takes them out of the frame. */
+int ls_publish_check_tags(const struct ls_plane *plane, const struct ls_policy *policy,
+			  struct ls_error *error);
+
+/* The wall clock at tick 0, from both clocks as they are now: it follows steps and drift. */
+void ls_publish_refresh_clock(struct ls_plane *plane);
+
+/* ---- timed.c: who writes the control word ---- */
+
+/* The number of the next generation: no number is ever given to two. */
+uint64_t ls_timed_next_number(const struct ls_plane *plane);
+
+/*
+ * Makes the half of `base` (a word of struct ls_state) what is in force, with one store. confirm_ns > 0: for that
+ * long, unless it is confirmed. Nothing may be pending.
+ */
+void ls_timed_flip(struct ls_plane *plane, uint64_t base, uint64_t confirm_ns);
+
+/*
+ * What whoever takes the lock does first: makes permanent what packets have done already when a deadline passed, and
+ * forgets what a killed process left half done. Packets notice nothing.
+ */
+void ls_timed_settle(struct ls_plane *plane);
+
+/* The half that is in force when nothing more is confirmed: what is saved. */
+unsigned ls_timed_lasting_half(const struct ls_plane *plane);
+
+/* Refuses with a line when the program that runs is too old to judge what is temporary. */
+int ls_timed_check_program(const struct ls_plane *plane, struct ls_error *error);
+
+/* Refuses with a line while a policy waits to be confirmed. */
+int ls_timed_refuse_pending(const struct ls_plane *plane, struct ls_error *error);
 
 /* ---- bans.c ---- */
 

@@ -33,6 +33,8 @@ struct ls_warnings;
 
 #define LS_PLANE_E_ABSENT 1 /* nothing is attached under that name in this network namespace */
 #define LS_PLANE_E_SAME 2   /* publish: exactly this policy is in force, so nothing was changed */
+#define LS_PLANE_E_NO_PREVIOUS 7 /* there is no previous generation to go back to */
+#define LS_PLANE_E_NOT_PENDING 8 /* no policy waits to be confirmed */
 
 enum ls_plane_access {
 	LS_PLANE_READ,
@@ -113,6 +115,9 @@ struct ls_plane_status {
 	uint64_t made_ns;      /* Unix time when the tables were made: counters count from there */
 	uint64_t sources;      /* capacity that is held */
 	uint64_t confirm_ns;   /* left to confirm; 0: nothing is pending */
+	uint64_t off_ns;       /* left of `off`; 0: not off */
+	uint64_t panic_ns;     /* left of `panic`; 0: no panic */
+	uint64_t previous;     /* number of the generation that rollback goes to; 0: none */
 	struct ls_plane_interface *interfaces; /* owned */
 	size_t n_interfaces;
 	char (*degraded)[LS_PLANE_NOTE_BYTES]; /* owned; one line each */

@@ -141,7 +141,7 @@ static int save_policy(struct ls_plane *plane, struct ls_error *error)
 	_cleanup_free_ char *bytes = NULL;
 	size_t length = 0;
 	char path[PATH_BYTES];
-	const int r = ls_plane_text(plane, &bytes, &length, error);
+	const int r = ls_plane_text_lasting(plane, &bytes, &length, error);
 
 	if (r < 0)
 		return r;

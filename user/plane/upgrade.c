@@ -112,6 +112,7 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 		memcpy(state->object_sha256, digest, sizeof(digest));
 		snprintf(state->version, sizeof(state->version), "%s", LS_VERSION);
 		state->upgraded_ns = ls_now_unix();
+		state->flags |= LS_STATE_TIMED;
 		ls_warnings_add(
 			notes,
 			"the program of another build (%.31s) was replaced by this one's (%s) on %zu interface(s); state kept",
