@@ -36,17 +36,7 @@ __attribute__((noinline)) int ls_icmp_admits(struct ls_job *job)
 {
 	if (!job)
 		return 0;
-	struct ls_limit_abi limit = {
-		.mult = LS_ICMP_COST,
-		.cap = 1,
-		.tau = LS_ICMP_TAU,
-		.clamp = LS_ICMP_TAU,
-		.algorithm = LS_ABI_TOKEN_BUCKET,
-		.count = LS_ABI_PACKETS,
-		.per = LS_ABI_PER_SOURCE,
-		.table = LS_TABLE_SHORT,
-		.slot = LS_SLOT_ICMP_ERRORS,
-	};
+	struct ls_limit_abi limit = LS_ICMP_LIMIT;
 	__u32 factor = job->factor;
 	job->factor = 0; /* the budget is the program's, not the policy's: NAT does not change it */
 	int admits = 0;

@@ -14,17 +14,7 @@
 
 #include "kern/limits.h"
 #include "kern/overload.h"
-
-#define LS_PANIC_TAU (64ULL * 1000000000)	     /* bursts of one second */
-#define LS_PANIC_CONNECTION_COST (LS_PANIC_TAU / 20) /* 20/s */
-#define LS_PANIC_PACKET_COST (LS_PANIC_TAU / 2000)   /* 2 000/s */
-
-#define LS_PANIC_LIMIT(counts, price, number)                                                      \
-	{                                                                                          \
-		.mult = (price), .cap = 1, .tau = LS_PANIC_TAU, .clamp = LS_PANIC_TAU,             \
-		.algorithm = LS_ABI_TOKEN_BUCKET, .count = (counts), .per = LS_ABI_PER_SOURCE,     \
-		.table = LS_TABLE_SHORT, .slot = (number)                                          \
-	}
+#include "pure/builtin.h"
 
 /* By kind. Constants of the object: 64 bytes each are too much for the stack, which all callers share. */
 static const volatile struct ls_limit_abi ls_panic_limits[2] = {
