@@ -99,6 +99,21 @@ void ls_plane_init(struct ls_plane *plane, const char *instance, enum ls_plane_a
 		plane->maps[map].fd = -1;
 }
 
+bool ls_plane_has_forgotten(const struct ls_plane *plane, const char *name)
+{
+	for (size_t i = 0; i < plane->n_forgotten; i++)
+		if (strcmp(plane->forgotten[i], name) == 0)
+			return true;
+	return false;
+}
+
+void ls_plane_forget(struct ls_plane *plane, const char *name)
+{
+	if (plane->n_forgotten < LS_STATE_INTERFACES && !ls_plane_has_forgotten(plane, name))
+		snprintf(plane->forgotten[plane->n_forgotten++], sizeof(plane->forgotten[0]),
+			 "%.15s", name);
+}
+
 static void close_fd(int *fd)
 {
 	if (*fd >= 0)

@@ -20,6 +20,7 @@
 
 #include "user/base/cleanup.h"
 
+struct ls_ban_entry;
 struct ls_control;
 struct ls_error;
 struct ls_ledger;
@@ -72,6 +73,11 @@ struct ls_plane_attach {
 	const struct ls_policy
 		*policy; /* NULL: none; then what is in force stays, or all is `unmatched` */
 	const char *policy_path; /* where it came from, absolute; NULL: nowhere */
+	/* What was saved comes back: policy, `monitor` and bans are for an instance that has to be made, what is
+	 * in force in one that is there stays, and nothing is saved anew. */
+	bool restore;
+	const struct ls_ban_entry *bans;
+	size_t n_bans;
 };
 
 /*
@@ -149,7 +155,7 @@ int ls_plane_policy(struct ls_plane *plane, struct ls_policy **ret_policy, char 
 uint64_t ls_plane_generation(const struct ls_plane *plane);
 
 /*
- * Saves policy, interfaces, mode and bans under /var/lib/loadshed/INSTANCE, each file whole or not at all.
+ * Saves policy, interfaces, mode and bans, each file whole or not at all, where ls_save_place() says.
  * The plane must be open for writing.
  */
 int ls_plane_save(struct ls_plane *plane, struct ls_error *error);

@@ -140,7 +140,10 @@ static int carry_bans(struct ls_plane *old, struct ls_plane *fresh, struct ls_er
 	if (old->maps[LS_MAP_BANS].value_bytes == sizeof(struct ls_bans) &&
 	    old->maps[LS_MAP_CONTROL].value_bytes == sizeof(struct ls_control))
 		return ls_bans_carry(old, fresh, error);
-	return ls_save_read_bans(fresh, error);
+	_cleanup_free_ struct ls_ban_entry *saved = NULL;
+	size_t count = 0;
+	const int r = ls_save_read_bans(old->instance, &saved, &count, error);
+	return r < 0 ? r : ls_bans_put(fresh, saved, count, error);
 }
 
 /* Rows and banks of the interfaces that move over. */
