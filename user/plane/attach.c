@@ -368,6 +368,9 @@ static void monitor_existing(struct job *job)
 	if (!job->request->monitor || job->request->restore || state->flags & LS_STATE_MONITOR)
 		return;
 	state->flags |= LS_STATE_MONITOR;
+	/* First the word that may come back by itself. */
+	__atomic_fetch_or(&ls_plane_control_rw(&job->plane)->previous_word, LS_WORD_MONITOR,
+			  __ATOMIC_SEQ_CST);
 	__atomic_fetch_or(&ls_plane_control_rw(&job->plane)->word, LS_WORD_MONITOR,
 			  __ATOMIC_SEQ_CST);
 	ls_warnings_add(job->notes, "the whole instance drops nothing from now on (--monitor)");

@@ -279,7 +279,7 @@ int ls_plane_publish_for(struct ls_plane *plane, const struct ls_policy *policy,
 			 uint64_t confirm_ns, struct ls_warnings *notes, struct ls_error *error)
 {
 	const struct ls_state *state = ls_plane_state(plane);
-	int r = ls_timed_refuse_pending(plane, error);
+	int r = ls_plane_refuse_pending(plane, error);
 
 	if (r == 0 && confirm_ns)
 		r = ls_timed_check_program(plane, error);

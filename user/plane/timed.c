@@ -166,7 +166,7 @@ void ls_timed_settle(struct ls_plane *plane)
 	drop_flag(plane);
 }
 
-int ls_timed_refuse_pending(const struct ls_plane *plane, struct ls_error *error)
+int ls_plane_refuse_pending(const struct ls_plane *plane, struct ls_error *error)
 {
 	char text[LS_HUMAN_TEXT];
 	const uint64_t left_ns = ls_plane_pending(plane);
@@ -207,7 +207,7 @@ int ls_plane_rollback(struct ls_plane *plane, struct ls_warnings *notes, struct 
 	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
 	struct ls_state *state = ls_plane_state(plane);
 	const unsigned half = !ls_plane_half(plane);
-	int r = ls_timed_refuse_pending(plane, error);
+	int r = ls_plane_refuse_pending(plane, error);
 
 	if (r == 0)
 		r = ls_plane_previous(plane, &policy, NULL, error);

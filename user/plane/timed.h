@@ -32,6 +32,9 @@ int ls_plane_publish_for(struct ls_plane *plane, const struct ls_policy *policy,
 /* Keeps what waits to be confirmed. LS_PLANE_E_NOT_PENDING. */
 int ls_plane_confirm(struct ls_plane *plane, struct ls_error *error);
 
+/* Refuses with a line while a policy waits to be confirmed. */
+int ls_plane_refuse_pending(const struct ls_plane *plane, struct ls_error *error);
+
 /* Nanoseconds left to confirm; 0: nothing is pending. */
 uint64_t ls_plane_pending(const struct ls_plane *plane);
 
