@@ -58,7 +58,7 @@ struct ls_verb {
 	size_t min_arguments, max_arguments;
 	unsigned allowed, required;	/* options: LS_BIT(…) */
 	bool takes_interface;		/* -i applies */
-	const char *help;		/* one line */
+	const char *help;		/* one line; "" : in no help */
 	const char *example;		/* what follows the program's name */
 	int (*run)(struct ls_cli *cli); /* NULL: not in this version */
 };
@@ -107,6 +107,9 @@ int ls_cmd_replay(struct ls_cli *cli);
 int ls_cmd_restore(struct ls_cli *cli);
 int ls_cmd_version(struct ls_cli *cli);
 int ls_cmd_help(struct ls_cli *cli);
+int ls_cmd_manual(struct ls_cli *cli);
+int ls_cmd_completion(struct ls_cli *cli);
+int ls_cmd_complete(struct ls_cli *cli);
 
 /* "loadshed: LINE" on stderr; LS_EXIT_FAILED. A line that was forgotten says so. */
 int ls_cli_fail(const struct ls_error *error);

@@ -90,7 +90,10 @@ const struct ls_verb ls_verbs[] = {
 	{ "help", "[VERB]", 0, 2, 0, 0, false, "this, or all about one verb", "help attach",
 	  ls_cmd_help },
 	{ "completion", "bash|zsh|fish", 1, 1, 0, 0, false, "completions for a shell",
-	  "completion bash", NULL },
+	  "completion bash", ls_cmd_completion },
+	/* For scripts of ours, and in no help: what may follow on a command line, and the manual's verbs. */
+	{ "__complete", "WORD…", 0, MANY, 0, 0, false, "", "__complete -- att", ls_cmd_complete },
+	{ "__manual", "", 0, 0, 0, 0, false, "", "__manual", ls_cmd_manual },
 };
 const size_t ls_n_verbs = sizeof(ls_verbs) / sizeof(ls_verbs[0]);
 
@@ -185,62 +188,6 @@ int ls_cmd_version(struct ls_cli *cli)
 	if (cli->json)
 		return ls_cli_print_json(json_pack("{s:s}", "version", LS_VERSION));
 	printf("loadshed %s\n", LS_VERSION);
-	return ls_cli_flush();
-}
-
-static void print_overview(void)
-{
-	puts("loadshed sheds load inside the network driver.\n\n"
-	     "usage: loadshed [-I INSTANCE] [-i IFACE] [-o table|json] [-v] VERB …\n");
-	for (size_t i = 0; i < ls_n_verbs; i++)
-		if (ls_verbs[i].run)
-			printf("  %-13s %s\n", ls_verbs[i].name, ls_verbs[i].help);
-	puts("\n  -I, --instance NAME     one of several independent instances\n"
-	     "  -i, --interface IFACE   narrow stats to an interface\n"
-	     "  -o, --output FORMAT     table (default), or json: one document on stdout\n"
-	     "  -v, --verbose           the verifier's log when the program does not load\n\n"
-	     "exit: 0 done, 1 failed, 2 wrong usage.\n"
-	     "'loadshed help VERB' tells more. For example: loadshed attach eth0 --policy policy.yaml");
-}
-
-static void print_verb(const struct ls_verb *verb)
-{
-	printf("loadshed %s%s%s", verb->name, verb->arguments[0] ? " " : "", verb->arguments);
-	for (unsigned option = 0; option < LS_OPTION_MAX; option++) {
-		const bool is_required = verb->required & 1U << option;
-		const char *value = ls_option_value((enum ls_option)option);
-		if (!(verb->allowed & 1U << option))
-			continue;
-		printf(" %s--%s%s%s%s", is_required ? "" : "[",
-		       ls_option_name((enum ls_option)option), value[0] ? " " : "", value,
-		       is_required ? "" : "]");
-	}
-	printf("\n  %s%s\n  for example: loadshed %s\n", verb->help,
-	       verb->run ? "" : " (not in this version yet)", verb->example);
-}
-
-int ls_cmd_help(struct ls_cli *cli)
-{
-	char wanted[64] = "";
-	size_t shown = 0;
-
-	if (cli->n_arguments == 0) {
-		print_overview();
-		return ls_cli_flush();
-	}
-	snprintf(wanted, sizeof(wanted), "%s%s%s", cli->arguments[0],
-		 cli->n_arguments > 1 ? " " : "", cli->n_arguments > 1 ? cli->arguments[1] : "");
-	for (size_t i = 0; i < ls_n_verbs; i++) {
-		const size_t length = strlen(wanted);
-		if (strncmp(ls_verbs[i].name, wanted, length) != 0 ||
-		    (ls_verbs[i].name[length] != '\0' && ls_verbs[i].name[length] != ' '))
-			continue;
-		if (shown++)
-			putchar('\n');
-		print_verb(&ls_verbs[i]);
-	}
-	if (!shown)
-		return ls_cli_usage("unknown verb '%s'; 'loadshed help' lists the verbs", wanted);
 	return ls_cli_flush();
 }
 
