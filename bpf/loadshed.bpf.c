@@ -142,14 +142,16 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 	__u32 index = bpf_get_smp_processor_id();
 	struct ls_cpu *cpu = ls_cpu_of(index);
 	struct ls_job *job = &cpu->job;
+	job->clocked = 0;
 	job->word = LS_READ_ONCE(ls_control.word);
+	if (LS_UNLIKELY(job->word & LS_WORD_TIMED))
+		ls_job_timed(cpu);
 	job->half = job->word & LS_WORD_GENERATION;
 	job->cpu = index;
 	job->bytes = ls_is_replay ? ls_replay.wire_bytes : bytes;
 	job->factor = 0;
 	job->asking = 0;
 	job->limit = LS_NO_LIMIT;
-	job->clocked = 0;
 	job->class_index = LS_NO_CLASS;
 
 	const __u8 *frame = (const __u8 *)(long)ctx->data;

@@ -38,6 +38,11 @@ $(BUILD)/tests/twin/%: tests/twin/%.c $(BUILD)/tests/twin/host.o $(BUILD)/asan/l
 	$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/tests/twin/host.o \
 		$(BUILD)/asan/libloadshed.a -lcmocka -lpthread $(USER_LIBS)
 
+# Its twin is the kernel alone: the host build brings a look-up of its own, which would stand before libbpf's.
+$(BUILD)/tests/twin/test_explain: tests/twin/test_explain.c $(BUILD)/asan/libloadshed.a
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/asan/libloadshed.a -lcmocka $(USER_LIBS)
+
 tools: $(BUILD)/tests/kern/verified
 $(BUILD)/tests/kern/verified: tests/kern/verified.c
 	@mkdir -p $(@D)

@@ -8,11 +8,7 @@
  */
 
 #include "kern/limits.h"
-
-#define LS_CONTROL_COST (64ULL * 1000000000 / 10000)
-#define LS_CONTROL_TAU (1000 * LS_CONTROL_COST)
-#define LS_ICMP_COST (64ULL * 1000000000 / 10)
-#define LS_ICMP_TAU (20 * LS_ICMP_COST)
+#include "pure/builtin.h"
 
 /* 1: within the node's budget for what keeps links alive, and charged to it. The clock must be set. */
 __attribute__((noinline)) int ls_control_admits(struct ls_job *job)
@@ -37,17 +33,7 @@ __attribute__((noinline)) int ls_icmp_admits(struct ls_job *job)
 {
 	if (!job)
 		return 0;
-	struct ls_limit_abi limit = {
-		.mult = LS_ICMP_COST,
-		.cap = 1,
-		.tau = LS_ICMP_TAU,
-		.clamp = LS_ICMP_TAU,
-		.algorithm = LS_ABI_TOKEN_BUCKET,
-		.count = LS_ABI_PACKETS,
-		.per = LS_ABI_PER_SOURCE,
-		.table = LS_TABLE_SHORT,
-		.slot = LS_SLOT_ICMP_ERRORS,
-	};
+	struct ls_limit_abi limit = LS_ICMP_LIMIT;
 	__u32 factor = job->factor;
 	job->factor = 0; /* the budget is the program's, not the policy's: NAT does not change it */
 	int admits = 0;

@@ -18,6 +18,7 @@
  */
 
 #include "kern/job.h"
+#include "pure/timed.h"
 
 #define LS_DENSE_PACKETS 16
 #define LS_DENSE_NS 64000 /* 250 kpps: below that, 30 ns per packet are less than 1 % of a CPU */
@@ -56,6 +57,16 @@ LS_INLINE void ls_job_clock(struct ls_cpu *cpu)
 		job->wall_ns = ls_control.wall_ns + job->now_ns;
 	}
 	job->now = job->now_ns << LS_TICKS_PER_NS_SHIFT;
+}
+
+/* Puts into the job's word what holds for a time only. A function of its own: off the common path. */
+__attribute__((noinline)) int ls_job_timed(struct ls_cpu *cpu)
+{
+	if (!cpu)
+		return 0;
+	ls_job_clock(cpu);
+	cpu->job.word = ls_timed_word(&ls_control, cpu->job.word, cpu->job.now_ns);
+	return 0;
 }
 
 #endif

@@ -38,6 +38,7 @@ struct ls_pending {
 };
 
 #define LS_PENDING_OVERLOAD LS_CLASS_LIMITS /* two more behind the limits: packets, connections */
+#define LS_PENDING_PANIC (LS_CLASS_LIMITS + 2) /* and two more: packets, connections */
 #define LS_PENDINGS 16 /* a power of two, so that an index is bounded by a mask */
 
 #define LS_NO_LIMIT 255U
@@ -45,7 +46,7 @@ struct ls_pending {
 
 struct ls_job {
 	struct ls_packet packet;
-	__u64 word;    /* the control word, read once */
+	__u64 word;    /* the control word, read once; what is temporary has been put into it */
 	__u64 now;     /* ticks since the epoch; valid once ls_job_clock() was called */
 	__u64 now_ns;  /* the same in ns */
 	__u64 wall_ns; /* the same since the Unix epoch */

@@ -2,11 +2,12 @@
 #ifndef LOADSHED_KERN_JUDGE_H
 #define LOADSHED_KERN_JUDGE_H
 
-/* Steps 8 to 10: the limits of the class, overload, and what is said about it. */
+/* Steps 8 to 10: the limits of the class, panic, overload, and what is said about it. */
 
 #include "kern/bans.h"
 #include "kern/limits.h"
 #include "kern/overload.h"
+#include "kern/panic.h"
 
 /* Which of the pendings refused, and how. */
 #define LS_REFUSAL(index, answer) ((index) << 8 | (answer))
@@ -59,7 +60,33 @@ LS_INLINE int ls_commit_overload(struct ls_job *job, __u32 priority)
 	return 0;
 }
 
-/* Asks all limits of the class and overload, without charging any. */
+/* Asks the three things that panic refuses; a refusal, or 0. */
+LS_INLINE int ls_ask_panic(struct ls_job *job, __u32 priority)
+{
+	if (priority == LS_ABI_LOW && ls_is_new_work(&job->packet))
+		return (int)LS_REFUSAL(LS_PENDING_PANIC, LS_ASK_REFUSED);
+#pragma clang loop unroll(disable)
+	for (__u32 kind = 0; kind < 2; kind++) {
+		int answer = ls_panic_ask(job, kind);
+		if (answer == LS_ASK_REFUSED || answer == LS_ASK_CROWD)
+			return (int)LS_REFUSAL(LS_PENDING_PANIC, LS_ASK_REFUSED);
+	}
+	return 0;
+}
+
+LS_INLINE int ls_commit_panic(struct ls_job *job)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 kind = 0; kind < 2; kind++) {
+		int answer = ls_panic_commit(job, kind);
+		if (answer == LS_ASK_REFUSED || answer == LS_ASK_CROWD)
+			return (int)LS_REFUSAL(LS_PENDING_PANIC, LS_ASK_REFUSED);
+		ls_committed(job, LS_PENDING_PANIC + kind);
+	}
+	return 0;
+}
+
+/* Asks all limits of the class, panic and overload, without charging any. */
 LS_INLINE int ls_ask_all(struct ls_job *job, __u32 n, __u32 priority)
 {
 #pragma clang loop unroll(disable)
@@ -70,13 +97,20 @@ LS_INLINE int ls_ask_all(struct ls_job *job, __u32 n, __u32 priority)
 		if (answer != LS_ASK_OK)
 			return (int)LS_REFUSAL(i, (__u32)answer);
 	}
-	return job->word & LS_WORD_OVERLOAD ? ls_ask_overload(job, priority) : 0;
+	/* The word is read again each time: what is kept over the calls costs stack, of which callees need the rest. */
+	int refusal = LS_READ_ONCE(job->word) & LS_WORD_PANIC ? ls_ask_panic(job, priority) : 0;
+	if (!refusal && LS_READ_ONCE(job->word) & LS_WORD_OVERLOAD)
+		refusal = ls_ask_overload(job, priority);
+	return refusal;
 }
 
 /* Charges what was asked; a refusal, or LS_COMMIT_AGAIN as one: then job->committed says what is to be undone. */
 LS_INLINE int ls_commit_all(struct ls_job *job, __u32 n, __u32 priority)
 {
-	int refusal = job->word & LS_WORD_OVERLOAD ? ls_commit_overload(job, priority) : 0;
+	int refusal = LS_READ_ONCE(job->word) & LS_WORD_OVERLOAD ? ls_commit_overload(job, priority)
+								 : 0;
+	if (!refusal && LS_READ_ONCE(job->word) & LS_WORD_PANIC)
+		refusal = ls_commit_panic(job);
 	if (!refusal)
 		refusal = ls_commit_some(job, n, LS_LIMIT_F_SHARED);
 	if (!refusal)
@@ -85,7 +119,7 @@ LS_INLINE int ls_commit_all(struct ls_job *job, __u32 n, __u32 priority)
 }
 
 /*
- * Asks and commits all limits of the job's class (class_index may be LS_NO_CLASS: none) and overload. Returns 0
+ * Asks and commits all limits of the job's class (class_index may be LS_NO_CLASS: none), panic and overload. Returns 0
  * or LS_REFUSAL(). A function of its own, so that its loops are verified once.
  */
 __attribute__((noinline)) int ls_limits_many(struct ls_job *job)
@@ -194,26 +228,31 @@ LS_INLINE int ls_limits_quick(struct ls_cpu *cpu, struct ls_class_abi *class)
 	return 0;
 }
 
-/* Says of a refused packet what it is counted as; class may be NULL (then only overload refuses). */
+/* Says of a refused packet what it is counted as; class may be NULL (then only panic and overload refuse). */
 LS_INLINE void ls_refused(struct ls_job *job, struct ls_class_abi *class, __u32 index, __u32 answer)
 {
 	int monitors = ls_job_monitors(job);
+	int panic = index == LS_PENDING_PANIC;
 	if (!class) {
-		ls_job_refuse(job, LS_REASON_OVERLOAD);
+		ls_job_refuse(job, panic ? LS_REASON_PANIC : LS_REASON_OVERLOAD);
 		return;
 	}
 	monitors |= class->flags & LS_CLASS_F_MONITOR;
 	job->verdict = monitors ? LS_VERDICT_WOULD_DROP : LS_VERDICT_DROP;
 	if (index >= LS_PENDING_OVERLOAD) {
-		job->reason = LS_REASON_OVERLOAD;
+		job->reason = panic ? LS_REASON_PANIC : LS_REASON_OVERLOAD;
 		job->counter = class->counter + (monitors ? LS_CLASS_COUNTER_OVERLOAD_WOULD
 							  : LS_CLASS_COUNTER_OVERLOAD_DROP);
+		if (panic)
+			job->counter +=
+				LS_CLASS_COUNTER_PANIC_DROP - LS_CLASS_COUNTER_OVERLOAD_DROP;
 		return;
 	}
 	int crowd = answer == LS_ASK_CROWD;
 	job->reason = crowd ? LS_REASON_CROWD : LS_REASON_LIMIT;
 	job->limit = (__u8)index;
-	job->counter = class->limit[index & (LS_CLASS_LIMITS - 1)].counter +
+	/* Opaque, or the compiler leaves the mask out for a bound that the verifier does not follow. */
+	job->counter = class->limit[ls_opaque(index) & (LS_CLASS_LIMITS - 1)].counter +
 		       (monitors ? LS_LIMIT_COUNTER_WOULD : LS_LIMIT_COUNTER_DROP) +
 		       (crowd ? LS_LIMIT_COUNTER_CROWD_DROP - LS_LIMIT_COUNTER_DROP : 0);
 	/* A monitored class never bans, an address of many users is never banned, and the crowd's
@@ -231,11 +270,11 @@ LS_INLINE void ls_judge_class(struct ls_cpu *cpu)
 	job->verdict = LS_VERDICT_PASS;
 	job->reason = LS_REASON_ADMITTED;
 	job->counter = class->counter + LS_CLASS_COUNTER_ADMITTED;
-	int overload = (job->word & LS_WORD_OVERLOAD) != 0;
-	if (!class->n_limits && !overload)
+	int beside = (job->word & (LS_WORD_OVERLOAD | LS_WORD_PANIC)) != 0;
+	if (!class->n_limits && !beside)
 		return;
 	ls_job_clock(cpu);
-	__u32 refusal = (__u32)(class->flags & LS_CLASS_F_QUICK && !overload
+	__u32 refusal = (__u32)(class->flags & LS_CLASS_F_QUICK && !beside
 					? ls_limits_quick(cpu, class)
 					: ls_limits_many(job));
 	__u32 answer = LS_REFUSAL_ANSWER(refusal);
@@ -254,11 +293,12 @@ LS_INLINE void ls_judge_unmatched(struct ls_cpu *cpu)
 {
 	struct ls_job *job = &cpu->job;
 	ls_job_end(job, LS_VERDICT_PASS, LS_REASON_UNMATCHED);
-	if (!(job->word & LS_WORD_OVERLOAD))
+	if (!(job->word & (LS_WORD_OVERLOAD | LS_WORD_PANIC)))
 		return;
 	ls_job_clock(cpu);
-	if (ls_limits_many(job))
-		ls_refused(job, 0, LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
+	__u32 refusal = (__u32)ls_limits_many(job);
+	if (refusal)
+		ls_refused(job, 0, LS_REFUSAL_INDEX(refusal), LS_ASK_REFUSED);
 }
 
 #endif

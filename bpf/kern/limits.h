@@ -14,6 +14,7 @@
 
 #include "kern/clock.h"
 #include "kern/table.h"
+#include "pure/limit.h"
 
 /* One state under one limit, as pure as it gets outside bpf/pure: what the algorithms ask for. */
 struct ls_question {
@@ -23,38 +24,19 @@ struct ls_question {
 	__u32 log;     /* index into ls_logs; sliding log only */
 };
 
-LS_INLINE int ls_log_take(const struct ls_job *job, const struct ls_limit_abi *limit,
-			  const struct ls_question *question, __u64 *ret_next)
-{
-	__u32 index = question->log;
-	struct ls_log *log = bpf_map_lookup_elem(&ls_logs, &index);
-	if (!log)
-		return 1;
-	__u64 admitted = question->state ? question->state - 1 : 0;
-	__u64 oldest = log->stamp[(admitted - question->ceiling) & (LS_LOG_STAMPS - 1)];
-	if (admitted >= question->ceiling && job->now - oldest < limit->window_ns
-									 << LS_TICKS_PER_NS_SHIFT)
-		return 0;
-	*ret_next = admitted + 2;
-	return 1;
-}
-
 /* Whether the state admits the cost; on yes *ret_next is the state that charges it. */
 LS_INLINE int ls_take(const struct ls_job *job, const struct ls_limit_abi *limit,
 		      const struct ls_question *question, __u64 *ret_next)
 {
-	if (LS_LIKELY(limit->algorithm == LS_ABI_TOKEN_BUCKET))
-		return ls_bucket_take(question->state, job->now, question->cost, question->ceiling,
-				      limit->clamp, ret_next);
-	if (limit->algorithm == LS_ABI_SLIDING_LOG)
-		return ls_log_take(job, limit, question, ret_next);
-	__u64 window = limit->window_ns | !limit->window_ns; /* never 0 */
-	struct ls_window_clock clock = ls_window_at(job->wall_ns, window);
-	if (limit->algorithm == LS_ABI_FIXED_WINDOW)
-		return ls_fixed_take(question->state, clock.number, question->cost,
-				     question->ceiling, ret_next);
-	return ls_sliding_take(question->state, clock, window, question->cost, question->ceiling,
-			       ret_next);
+	__u32 index = question->log;
+	if (limit->algorithm == LS_ABI_SLIDING_LOG) {
+		struct ls_log *log = bpf_map_lookup_elem(&ls_logs, &index);
+		return log ? ls_log_take(log, question->state, job->now, limit->window_ns,
+					 question->ceiling, ret_next)
+			   : 1;
+	}
+	return ls_limit_take(limit, job->now, job->wall_ns, question->state, question->cost,
+			     question->ceiling, ret_next);
 }
 
 /* What the packet costs this limit, in ticks or units; 0: nothing, and then it is never refused by it. */
@@ -65,11 +47,7 @@ LS_INLINE __u64 ls_cost(const struct ls_job *job, const struct ls_limit_abi *lim
 		units = job->bytes;
 	else if (limit->count == LS_ABI_CONNECTIONS && !ls_is_connection(&job->packet))
 		return 0;
-	if (limit->algorithm != LS_ABI_TOKEN_BUCKET)
-		return units;
-	if (units > limit->cap)
-		units = limit->cap;
-	return units * limit->mult >> (limit->shift & 63);
+	return ls_limit_price(limit, units);
 }
 
 /* Hashes a subject other than the plain source into job->hash_*. per, bits4, bits6 as in ls_limit_abi. */
@@ -78,27 +56,8 @@ __attribute__((noinline)) int ls_hash_subject(struct ls_job *job, __u32 class_sl
 {
 	if (!job)
 		return 0;
-	const __u64 *key = ls_control.hash_key;
-	const struct ls_packet *packet = &job->packet;
-	__u8 family = packet->family;
 	struct ls_hash hash =
-		ls_hash_start(key, class_slot, per, per == LS_ABI_PER_CLASS ? 0 : family);
-	if (per == LS_ABI_PER_PREFIX) {
-		struct ls_address prefix =
-			ls_masked(packet->source, family, family == 4 ? bits4 & 63 : bits6 & 255);
-		ls_hash_address(&hash, key, LS_HASH_SOURCE, prefix, family);
-	} else if (per == LS_ABI_PER_DESTINATION) {
-		ls_hash_address(&hash, key, LS_HASH_TARGET, packet->destination, family);
-	} else if (per == LS_ABI_PER_FLOW) {
-		ls_hash_address(&hash, key, LS_HASH_SOURCE, packet->source, family);
-		ls_hash_address(&hash, key, LS_HASH_TARGET, packet->destination, family);
-		ls_hash_add(&hash, key, LS_HASH_PORTS,
-			    packet->known & LS_KNOWN_PORTS
-				    ? (__u32)packet->source_port << 16 | packet->port
-				    : 0);
-		ls_hash_add(&hash, key, LS_HASH_PROTOCOL,
-			    packet->known & LS_KNOWN_PROTOCOL ? packet->protocol : 256);
-	}
+		ls_hash_other(ls_control.hash_key, class_slot, per, bits4, bits6, &job->packet);
 	job->hash_place = hash.place;
 	job->hash_tag = hash.tag;
 	return 0;
@@ -165,12 +124,7 @@ LS_INLINE int ls_ask(struct ls_job *job, const struct ls_limit_abi *limit, __u32
 	if (!cost)
 		return LS_ASK_OK;
 	__u64 ceiling = limit->tau;
-	if (LS_UNLIKELY(job->factor > 1) && limit->per == LS_ABI_PER_SOURCE) {
-		if (limit->algorithm == LS_ABI_TOKEN_BUCKET)
-			cost /= job->factor; /* rate and burst both grow, so tau stays */
-		else
-			ceiling *= job->factor;
-	}
+	ls_limit_scale(limit, job->factor, &cost, &ceiling);
 	pending->cost = cost;
 	pending->ceiling = ceiling;
 	pending->shared = limit->flags & LS_LIMIT_F_SHARED;

@@ -12,14 +12,6 @@
 #include "kern/lists.h"
 #include "pure/overload.h"
 
-/* TCP that opens no connection is work in progress; all else is new. */
-LS_INLINE int ls_is_new_work(const struct ls_packet *packet)
-{
-	if (!(packet->known & LS_KNOWN_PROTOCOL) || packet->protocol != LS_PROTOCOL_TCP)
-		return 1;
-	return ls_is_connection(packet);
-}
-
 LS_INLINE const struct ls_limit_abi *ls_overload_limit(const struct ls_job *job, __u32 kind)
 {
 	struct ls_generation_abi *generation = ls_generation(job->half);

@@ -15,6 +15,7 @@
  */
 
 #include "loadshed/bounds.h"
+#include "loadshed/policy_abi.h"
 #include "pure/base.h"
 #include "pure/packet.h"
 
@@ -68,6 +69,32 @@ LS_INLINE struct ls_hash ls_hash_source(const __u64 *key, __u32 class_slot, __u3
 	} else {
 		ls_hash_add(&hash, key, LS_HASH_SOURCE + 2, (__u32)packet->source.high);
 		ls_hash_add(&hash, key, LS_HASH_SOURCE + 3, (__u32)(packet->source.high >> 32));
+	}
+	return hash;
+}
+
+/* A subject other than the plain source. per, bits4, bits6 as in struct ls_limit_abi. */
+LS_INLINE struct ls_hash ls_hash_other(const __u64 *key, __u32 class_slot, __u32 per, __u32 bits4,
+				       __u32 bits6, const struct ls_packet *packet)
+{
+	__u8 family = packet->family;
+	struct ls_hash hash =
+		ls_hash_start(key, class_slot, per, per == LS_ABI_PER_CLASS ? 0 : family);
+	if (per == LS_ABI_PER_PREFIX) {
+		struct ls_address prefix =
+			ls_masked(packet->source, family, family == 4 ? bits4 & 63 : bits6 & 255);
+		ls_hash_address(&hash, key, LS_HASH_SOURCE, prefix, family);
+	} else if (per == LS_ABI_PER_DESTINATION) {
+		ls_hash_address(&hash, key, LS_HASH_TARGET, packet->destination, family);
+	} else if (per == LS_ABI_PER_FLOW) {
+		ls_hash_address(&hash, key, LS_HASH_SOURCE, packet->source, family);
+		ls_hash_address(&hash, key, LS_HASH_TARGET, packet->destination, family);
+		ls_hash_add(&hash, key, LS_HASH_PORTS,
+			    packet->known & LS_KNOWN_PORTS
+				    ? (__u32)packet->source_port << 16 | packet->port
+				    : 0);
+		ls_hash_add(&hash, key, LS_HASH_PROTOCOL,
+			    packet->known & LS_KNOWN_PROTOCOL ? packet->protocol : 256);
 	}
 	return hash;
 }

@@ -11,6 +11,15 @@
 
 #include "loadshed/policy_abi.h"
 #include "pure/bucket.h"
+#include "pure/packet.h"
+
+/* TCP that opens no connection is work in progress; all else is new. */
+LS_INLINE int ls_is_new_work(const struct ls_packet *packet)
+{
+	if (!(packet->known & LS_KNOWN_PROTOCOL) || packet->protocol != LS_PROTOCOL_TCP)
+		return 1;
+	return ls_is_connection(packet);
+}
 
 /* The part of the burst that new work of a priority must leave: low 1/2, normal 1/4, high 1/8, critical 0. */
 LS_INLINE __u64 ls_overload_reserve(__u64 tau, __u32 priority)

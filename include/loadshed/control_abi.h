@@ -37,7 +37,9 @@
 #define LS_DIRECT_NONE 0xffffU
 #define LS_WORD_TIMED (1ULL << 12) /* look at off_until, panic_until and confirm_until */
 #define LS_WORD_WORDS_SHIFT 16	   /* class bitmap words in use, 0 to 4: three bits */
-#define LS_WORD_NUMBER_SHIFT 32	   /* the generation number that people see, from 1 */
+/* Never in the record: what a packet makes of panic_until in its own copy of the word. */
+#define LS_WORD_PANIC (1ULL << 19)
+#define LS_WORD_NUMBER_SHIFT 32 /* the generation number that people see, from 1 */
 
 #define LS_HASH_KEYS 32
 #define LS_BANK_SLOTS 256
@@ -58,7 +60,8 @@ struct ls_control {
 	__u64 zero;	    /* always 0, which the verifier cannot know: see pure/packet.h */
 	__u64 pad0[2];
 
-	/* What is temporary: read only when LS_WORD_TIMED is set. Ticks; 0: not set. */
+	/* What is temporary: read only when LS_WORD_TIMED is set (pure/timed.h). In ns since the epoch, as of bans;
+	 * 0: not set. */
 	__u64 off_until;
 	__u64 panic_until;
 	__u64 confirm_until;

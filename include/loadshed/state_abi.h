@@ -40,7 +40,7 @@ struct ls_state_interface {
 
 /* What one half of the policy tables holds. */
 struct ls_state_half {
-	__u64 number;	  /* generation as people see it; 0: the half was never filled */
+	__u64 number; /* generation as people see it; 0: the half holds nothing that was in force and is whole */
 	__u64 since_ns;	  /* CLOCK_REALTIME of the publish */
 	__u64 text_bytes; /* of the policy's blob in ls_texts */
 	__u64 sources; /* capacity that the policy asks for: it may differ from the one that is held */
@@ -48,6 +48,7 @@ struct ls_state_half {
 };
 
 #define LS_STATE_MONITOR 1U /* attach --monitor: nothing is dropped, whatever the policy says */
+#define LS_STATE_TIMED 2U   /* the program that runs judges what is temporary (pure/timed.h) */
 
 struct ls_state {
 	__u32 abi_version; /* LS_ABI_VERSION of whoever made the maps */
@@ -58,11 +59,12 @@ struct ls_state {
 	__u64 netns_cookie;	     /* of the namespace it belongs to; 0: the kernel has none */
 	__u64 made_ns;		     /* CLOCK_REALTIME when the maps were made */
 	__u64 sources;		     /* capacity that the tables were made for */
-	__u32 flags;		     /* LS_STATE_MONITOR */
+	__u32 flags;		     /* LS_STATE_MONITOR, LS_STATE_TIMED */
 	__u32 folding;	   /* odd while counters move to ls_retired: a reader then reads again */
 	__u64 upgraded_ns; /* CLOCK_REALTIME of the last change of build; 0: none */
 	__u32 sets[4];	   /* of the tables LS_TABLE_*, as made */
-	__u64 pad0[4];
+	__u64 words[2]; /* control word of each half, without what is temporary or comes from attach */
+	__u64 pad0[2];
 	struct ls_state_half half[2];
 	struct ls_state_interface interfaces[LS_STATE_INTERFACES];
 };

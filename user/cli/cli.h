@@ -58,7 +58,7 @@ struct ls_verb {
 	size_t min_arguments, max_arguments;
 	unsigned allowed, required;	/* options: LS_BIT(…) */
 	bool takes_interface;		/* -i applies */
-	const char *help;		/* one line */
+	const char *help;		/* one line; "" : in no help */
 	const char *example;		/* what follows the program's name */
 	int (*run)(struct ls_cli *cli); /* NULL: not in this version */
 };
@@ -88,13 +88,28 @@ int ls_cmd_policy_check(struct ls_cli *cli);
 int ls_cmd_policy_show(struct ls_cli *cli);
 int ls_cmd_policy_diff(struct ls_cli *cli);
 int ls_cmd_policy_apply(struct ls_cli *cli);
+int ls_cmd_policy_confirm(struct ls_cli *cli);
+int ls_cmd_policy_rollback(struct ls_cli *cli);
+int ls_cmd_policy_edit(struct ls_cli *cli);
 int ls_cmd_ban_add(struct ls_cli *cli);
 int ls_cmd_ban_del(struct ls_cli *cli);
 int ls_cmd_ban_list(struct ls_cli *cli);
+int ls_cmd_ban_import(struct ls_cli *cli);
+int ls_cmd_allow_add(struct ls_cli *cli);
+int ls_cmd_allow_del(struct ls_cli *cli);
+int ls_cmd_deny_add(struct ls_cli *cli);
+int ls_cmd_deny_del(struct ls_cli *cli);
+int ls_cmd_panic(struct ls_cli *cli);
+int ls_cmd_off(struct ls_cli *cli);
+int ls_cmd_on(struct ls_cli *cli);
 int ls_cmd_stats(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);
+int ls_cmd_restore(struct ls_cli *cli);
 int ls_cmd_version(struct ls_cli *cli);
 int ls_cmd_help(struct ls_cli *cli);
+int ls_cmd_manual(struct ls_cli *cli);
+int ls_cmd_completion(struct ls_cli *cli);
+int ls_cmd_complete(struct ls_cli *cli);
 
 /* "loadshed: LINE" on stderr; LS_EXIT_FAILED. A line that was forgotten says so. */
 int ls_cli_fail(const struct ls_error *error);

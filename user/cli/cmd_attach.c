@@ -54,13 +54,15 @@ static json_t *status_json(const struct ls_plane_status *status)
 	for (size_t i = 0; i < status->n_degraded; i++)
 		json_array_append_new(degraded, json_string(status->degraded[i]));
 	return json_pack(
-		"{s:s, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:s, s:I}", "instance", status->instance,
-		"version", status->version, "generation", (json_int_t)status->generation, "mode",
-		status->monitor ? "monitor" : "enforce", "policy_sha256",
-		ls_sha256_format(status->policy_sha256, sha256), "confirm_seconds",
+		"{s:s, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:s, s:I, s:o, s:o, s:o}", "instance",
+		status->instance, "version", status->version, "generation",
+		(json_int_t)status->generation, "mode", status->monitor ? "monitor" : "enforce",
+		"policy_sha256", ls_sha256_format(status->policy_sha256, sha256), "confirm_seconds",
 		seconds_json(status->confirm_ns), "interfaces", interfaces_json(status), "degraded",
 		degraded, "since", ls_stamp_format(status->published_ns, since), "capacity",
-		(json_int_t)status->sources);
+		(json_int_t)status->sources, "off_seconds", seconds_json(status->off_ns),
+		"panic_seconds", seconds_json(status->panic_ns), "previous_generation",
+		status->previous ? json_integer((json_int_t)status->previous) : json_null());
 }
 
 static void print_interfaces(const struct ls_plane_status *status)
@@ -168,11 +170,8 @@ static int guard_session(struct ls_cli *cli, const struct ls_policy *policy)
 	_cleanup_(ls_policy_freep) struct ls_policy *current = NULL;
 	_cleanup_status_ struct ls_plane_status status = { 0 };
 	struct ls_error error = LS_ERROR_INIT;
-	struct ls_prefix session;
-	const char *why = NULL;
-	char text[LS_PREFIX_TEXT];
 
-	if (ls_cli_has(cli, LS_OPTION_YES) || ls_cli_has(cli, LS_OPTION_MONITOR))
+	if (ls_cli_has(cli, LS_OPTION_MONITOR))
 		return LS_EXIT_DONE;
 	if (ls_plane_open(cli->instance, LS_PLANE_READ, &plane, &error) != 0)
 		plane = NULL; /* attach itself says what is wrong with it */
@@ -184,12 +183,8 @@ static int guard_session(struct ls_cli *cli, const struct ls_policy *policy)
 			return LS_EXIT_DONE;
 		policy = current;
 	}
-	if (!ls_session_is_cut(policy, plane, &session, &why))
-		return LS_EXIT_DONE;
-	ls_cli_note(
-		"this would cut your own session from %s: %s; nothing was changed; add it to 'allow', or use --yes",
-		ls_prefix_format(&session, text), why);
-	return LS_EXIT_FAILED;
+	return ls_session_guard(cli,
+				&(struct ls_session_change){ .policy = policy, .plane = plane });
 }
 
 static int report_attach(struct ls_cli *cli, bool published)

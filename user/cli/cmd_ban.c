@@ -67,16 +67,17 @@ static json_t *ban_json(const struct ls_ban_entry *ban)
 
 /* Whether the session would be in the ban. The policy decides whether that means anything. */
 static bool cuts_session(struct ls_plane *plane, const struct ls_policy *policy,
-			 const struct ls_prefix *prefix, struct ls_prefix *ret_session)
+			 const struct ls_prefix *prefix, struct ls_session *ret_session)
 {
 	_cleanup_(ls_plane_status_fini) struct ls_plane_status status = { 0 };
 	struct ls_prefix wide;
 
-	if (!ls_session_find(ret_session) ||
-	    (ls_plane_status(plane, &status, NULL) == 0 && status.monitor))
+	if (policy->mode == LS_MODE_MONITOR || !ls_session_find(ret_session) ||
+	    (ls_plane_status(plane, &status, NULL) == 0 && status.attach_monitor))
 		return false;
-	wide = ls_ban_widen(*ret_session);
-	return ls_prefix_contains(prefix, &wide) && !ls_ban_is_allowed(policy, ret_session, NULL);
+	wide = ls_ban_widen(ret_session->client);
+	return ls_prefix_contains(prefix, &wide) &&
+	       !ls_ban_is_allowed(policy, &ret_session->client, NULL);
 }
 
 /* What must be known before a ban stands. */
@@ -84,7 +85,7 @@ static int check_ban(struct ls_cli *cli, struct ls_plane *plane, const struct ls
 {
 	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
 	struct ls_error error = LS_ERROR_INIT;
-	struct ls_prefix session;
+	struct ls_session session;
 	char text[LS_PREFIX_TEXT], own[LS_PREFIX_TEXT];
 	bool inside = false;
 
@@ -100,7 +101,7 @@ static int check_ban(struct ls_cli *cli, struct ls_plane *plane, const struct ls
 	if (!ls_cli_has(cli, LS_OPTION_YES) && cuts_session(plane, policy, prefix, &session)) {
 		ls_cli_note(
 			"banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
-			text, ls_prefix_format(&session, own));
+			text, ls_prefix_format(&session.client, own));
 		return LS_EXIT_FAILED;
 	}
 	if (inside)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "user/cli/cli.h"
 
-/* policy check, show, diff, apply: what is enforced, and what would be. */
+/* policy check, show, diff: what is enforced, and what would be. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,6 @@
 #include "user/base/buffer.h"
 #include "user/base/output.h"
 #include "user/base/sha256.h"
-#include "user/cli/session.h"
 #include "user/plane/plane.h"
 #include "user/policy/check.h"
 #include "user/policy/compile.h"
@@ -203,74 +202,4 @@ int ls_cmd_policy_diff(struct ls_cli *cli)
 	if (r == LS_EXIT_DONE && differs && ls_cli_has(cli, LS_OPTION_EXIT_CODE))
 		return LS_EXIT_FAILED;
 	return r;
-}
-
-static int guard_session(struct ls_cli *cli, struct ls_plane *plane, const struct ls_policy *policy)
-{
-	_cleanup_(ls_plane_status_fini) struct ls_plane_status status = { 0 };
-	struct ls_error error = LS_ERROR_INIT;
-	struct ls_prefix session;
-	const char *why = NULL;
-	char text[LS_PREFIX_TEXT];
-
-	if (ls_cli_has(cli, LS_OPTION_YES))
-		return LS_EXIT_DONE;
-	if (ls_plane_status(plane, &status, &error) < 0)
-		return ls_cli_fail(&error);
-	if (status.attach_monitor || !ls_session_is_cut(policy, plane, &session, &why))
-		return LS_EXIT_DONE;
-	ls_cli_note(
-		"this would cut your own session from %s: %s; nothing was changed; add it to 'allow', or use --yes",
-		ls_prefix_format(&session, text), why);
-	return LS_EXIT_FAILED;
-}
-
-static int report_apply(struct ls_cli *cli, struct ls_plane *plane, bool changed)
-{
-	const uint64_t number = ls_plane_generation(plane);
-
-	if (cli->json)
-		return ls_cli_print_json(json_pack("{s:I, s:b}", "generation", (json_int_t)number,
-						   "changed", changed));
-	if (changed)
-		printf("applied as generation %" PRIu64 "\n", number);
-	else
-		printf("in force already, as generation %" PRIu64 "; nothing was changed\n",
-		       number);
-	return ls_cli_flush();
-}
-
-int ls_cmd_policy_apply(struct ls_cli *cli)
-{
-	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
-	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
-	_cleanup_warnings_ struct ls_warnings notes = LS_WARNINGS_INIT;
-	_cleanup_free_ char *path = NULL;
-	struct ls_error error = LS_ERROR_INIT;
-
-	if (ls_cli_has(cli, LS_OPTION_CONFIRM))
-		return ls_cli_usage("this version does not have 'policy apply --confirm' yet");
-	if (read_policy(cli->arguments[0], NULL, &policy, &error) < 0)
-		return ls_cli_fail(&error);
-	path = realpath(cli->arguments[0], NULL);
-	int r = ls_plane_open(cli->instance, LS_PLANE_WRITE, &plane, &error);
-	if (r == LS_PLANE_E_ABSENT)
-		return ls_cli_absent(cli);
-	if (r < 0)
-		return ls_cli_fail(&error);
-	const int guard = guard_session(cli, plane, policy);
-	if (guard != LS_EXIT_DONE)
-		return guard;
-	r = ls_plane_publish(plane, policy, path, &notes, &error);
-	ls_cli_notes(&notes);
-	if (r < 0)
-		return ls_cli_fail(&error);
-	if (r == 0 && ls_plane_save(plane, &error) < 0) {
-		ls_error_prefix(&error,
-				"in force as generation %" PRIu64
-				", but not saved for the next boot",
-				ls_plane_generation(plane));
-		return ls_cli_fail(&error);
-	}
-	return report_apply(cli, plane, r == 0);
 }

@@ -37,11 +37,12 @@ const struct ls_verb ls_verbs[] = {
 	  "put a policy in force, whole or not at all", "policy apply policy.yaml",
 	  ls_cmd_policy_apply },
 	{ "policy confirm", "", 0, 0, 0, 0, false, "keep what was applied with --confirm",
-	  "policy confirm", NULL },
-	{ "policy rollback", "", 0, 0, 0, 0, false, "back to the previous policy",
-	  "policy rollback", NULL },
-	{ "policy edit", "", 0, 0, 0, 0, false, "edit the policy in force, check, apply",
-	  "policy edit", NULL },
+	  "policy confirm", ls_cmd_policy_confirm },
+	{ "policy rollback", "", 0, 0, LS_BIT(YES), 0, false,
+	  "swap with the one previous generation; bans, off and panic stay", "policy rollback",
+	  ls_cmd_policy_rollback },
+	{ "policy edit", "", 0, 0, LS_BIT(CONFIRM) | LS_BIT(YES), 0, false,
+	  "edit the policy in force, check, apply", "policy edit", ls_cmd_policy_edit },
 	{ "ban add", "SRC", 1, 1, LS_BIT(FOR) | LS_BIT(REASON) | LS_BIT(YES), LS_BIT(FOR), false,
 	  "drop everything from a source for a time", "ban add 203.0.113.7 --for 10m",
 	  ls_cmd_ban_add },
@@ -49,21 +50,25 @@ const struct ls_verb ls_verbs[] = {
 	  ls_cmd_ban_del },
 	{ "ban list", "", 0, 0, 0, 0, false, "the bans that stand, and for how long", "ban list",
 	  ls_cmd_ban_list },
-	{ "ban import", "FILE", 1, 1, LS_BIT(FOR), 0, false, "ban all that a file lists",
-	  "ban import feed.txt --for 1h", NULL },
-	{ "allow add", "SRC", 1, 1, 0, 0, false, "add an entry to `allow`", "allow add 192.0.2.9",
-	  NULL },
-	{ "allow del", "SRC", 1, 1, 0, 0, false, "remove an entry from `allow`",
-	  "allow del 192.0.2.9", NULL },
-	{ "deny add", "SRC", 1, 1, 0, 0, false, "add an entry to `deny`", "deny add 203.0.113.0/24",
-	  NULL },
-	{ "deny del", "SRC", 1, 1, 0, 0, false, "remove an entry from `deny`",
-	  "deny del 203.0.113.0/24", NULL },
-	{ "panic", "", 0, 0, LS_BIT(FOR), 0, false, "a strict preset beside the policy, for a time",
-	  "panic --for 10m", NULL },
+	{ "ban import", "FILE", 1, 1, LS_BIT(FOR) | LS_BIT(YES), LS_BIT(FOR), false,
+	  "ban all that a file lists; again: renew", "ban import feed.txt --for 1h",
+	  ls_cmd_ban_import },
+	{ "allow add", "SRC", 1, 1, LS_BIT(YES), 0, false,
+	  "add an entry to `allow`: a generation like an apply", "allow add 192.0.2.9",
+	  ls_cmd_allow_add },
+	{ "allow del", "SRC", 1, 1, LS_BIT(YES), 0, false, "remove exactly this entry of `allow`",
+	  "allow del 192.0.2.9", ls_cmd_allow_del },
+	{ "deny add", "SRC", 1, 1, LS_BIT(YES), 0, false,
+	  "add an entry to `deny`: a generation like an apply", "deny add 203.0.113.0/24",
+	  ls_cmd_deny_add },
+	{ "deny del", "SRC", 1, 1, LS_BIT(YES), 0, false, "remove exactly this entry of `deny`",
+	  "deny del 203.0.113.0/24", ls_cmd_deny_del },
+	{ "panic", "", 0, 0, LS_BIT(FOR) | LS_BIT(YES), 0, false,
+	  "a strict preset beside the policy, for a time", "panic --for 10m", ls_cmd_panic },
 	{ "off", "", 0, 0, LS_BIT(FOR), 0, false, "drop nothing, for a time", "off --for 10m",
-	  NULL },
-	{ "on", "", 0, 0, 0, 0, false, "back to the policy", "on", NULL },
+	  ls_cmd_off },
+	{ "on", "", 0, 0, LS_BIT(YES), 0, false, "end off and panic: back to the policy", "on",
+	  ls_cmd_on },
 	{ "stats", "", 0, 0, LS_BIT(WATCH), 0, true,
 	  "packets and bytes by class, verdict, reason and limit", "stats --watch", ls_cmd_stats },
 	{ "top", "", 0, 0, 0, 0, true, "the sources that send and lose most, live", "top", NULL },
@@ -79,13 +84,16 @@ const struct ls_verb ls_verbs[] = {
 	{ "serve", "", 0, 0, 0, 0, false, "metrics, overload signals and cluster", "serve", NULL },
 	{ "bench", "", 0, 0, 0, 0, false, "what this host can do", "bench", NULL },
 	{ "restore", "", 0, 0, 0, 0, false, "attach again what was saved, at boot", "restore",
-	  NULL },
+	  ls_cmd_restore },
 	{ "version", "", 0, 0, 0, 0, false, "the version of this program", "version",
 	  ls_cmd_version },
 	{ "help", "[VERB]", 0, 2, 0, 0, false, "this, or all about one verb", "help attach",
 	  ls_cmd_help },
 	{ "completion", "bash|zsh|fish", 1, 1, 0, 0, false, "completions for a shell",
-	  "completion bash", NULL },
+	  "completion bash", ls_cmd_completion },
+	/* For scripts of ours, and in no help: what may follow on a command line, and the manual's verbs. */
+	{ "__complete", "WORD…", 0, MANY, 0, 0, false, "", "__complete -- att", ls_cmd_complete },
+	{ "__manual", "", 0, 0, 0, 0, false, "", "__manual", ls_cmd_manual },
 };
 const size_t ls_n_verbs = sizeof(ls_verbs) / sizeof(ls_verbs[0]);
 
@@ -180,62 +188,6 @@ int ls_cmd_version(struct ls_cli *cli)
 	if (cli->json)
 		return ls_cli_print_json(json_pack("{s:s}", "version", LS_VERSION));
 	printf("loadshed %s\n", LS_VERSION);
-	return ls_cli_flush();
-}
-
-static void print_overview(void)
-{
-	puts("loadshed sheds load inside the network driver.\n\n"
-	     "usage: loadshed [-I INSTANCE] [-i IFACE] [-o table|json] [-v] VERB …\n");
-	for (size_t i = 0; i < ls_n_verbs; i++)
-		if (ls_verbs[i].run)
-			printf("  %-13s %s\n", ls_verbs[i].name, ls_verbs[i].help);
-	puts("\n  -I, --instance NAME     one of several independent instances\n"
-	     "  -i, --interface IFACE   narrow stats to an interface\n"
-	     "  -o, --output FORMAT     table (default), or json: one document on stdout\n"
-	     "  -v, --verbose           the verifier's log when the program does not load\n\n"
-	     "exit: 0 done, 1 failed, 2 wrong usage.\n"
-	     "'loadshed help VERB' tells more. For example: loadshed attach eth0 --policy policy.yaml");
-}
-
-static void print_verb(const struct ls_verb *verb)
-{
-	printf("loadshed %s%s%s", verb->name, verb->arguments[0] ? " " : "", verb->arguments);
-	for (unsigned option = 0; option < LS_OPTION_MAX; option++) {
-		const bool is_required = verb->required & 1U << option;
-		const char *value = ls_option_value((enum ls_option)option);
-		if (!(verb->allowed & 1U << option))
-			continue;
-		printf(" %s--%s%s%s%s", is_required ? "" : "[",
-		       ls_option_name((enum ls_option)option), value[0] ? " " : "", value,
-		       is_required ? "" : "]");
-	}
-	printf("\n  %s%s\n  for example: loadshed %s\n", verb->help,
-	       verb->run ? "" : " (not in this version yet)", verb->example);
-}
-
-int ls_cmd_help(struct ls_cli *cli)
-{
-	char wanted[64] = "";
-	size_t shown = 0;
-
-	if (cli->n_arguments == 0) {
-		print_overview();
-		return ls_cli_flush();
-	}
-	snprintf(wanted, sizeof(wanted), "%s%s%s", cli->arguments[0],
-		 cli->n_arguments > 1 ? " " : "", cli->n_arguments > 1 ? cli->arguments[1] : "");
-	for (size_t i = 0; i < ls_n_verbs; i++) {
-		const size_t length = strlen(wanted);
-		if (strncmp(ls_verbs[i].name, wanted, length) != 0 ||
-		    (ls_verbs[i].name[length] != '\0' && ls_verbs[i].name[length] != ' '))
-			continue;
-		if (shown++)
-			putchar('\n');
-		print_verb(&ls_verbs[i]);
-	}
-	if (!shown)
-		return ls_cli_usage("unknown verb '%s'; 'loadshed help' lists the verbs", wanted);
 	return ls_cli_flush();
 }
 

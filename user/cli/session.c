@@ -7,31 +7,43 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "user/base/addr.h"
 #include "user/base/cleanup.h"
-#include "user/plane/bans.h"
-#include "user/plane/lists.h"
-#include "user/policy/policy.h"
 
 #define VARIABLE "SSH_CONNECTION="
 #define ANCESTORS_MAX 64
 #define ENVIRONMENT_MAX (1U << 20)
 
-/* "203.0.113.7 51234 198.51.100.1 22": the first word. */
-static bool read_connection(const char *text, struct ls_prefix *ret)
+/* One address of it. */
+static bool read_address(const char *text, struct ls_prefix *ret)
 {
 	static const char mapped[] = "::ffff:";
-	size_t length = strcspn(text, " %");
+	size_t length = strcspn(text, "%");
 
-	if (strncasecmp(text, mapped, strlen(mapped)) == 0 && memchr(text, '.', length)) {
+	if (strncasecmp(text, mapped, strlen(mapped)) == 0 && strchr(text, '.')) {
 		text += strlen(mapped);
 		length -= strlen(mapped);
 	}
 	return ls_prefix_parse(text, length, ret) == LS_PREFIX_OK && ls_prefix_is_host(ret);
 }
 
+/* "203.0.113.7 51234 198.51.100.1 22" */
+static bool read_connection(const char *text, struct ls_session *ret)
+{
+	char client[64], server[64];
+	unsigned client_port, server_port;
+
+	if (sscanf(text, "%63s %u %63s %u", client, &client_port, server, &server_port) != 4 ||
+	    client_port > UINT16_MAX || server_port > UINT16_MAX ||
+	    !read_address(client, &ret->client) || !read_address(server, &ret->server) ||
+	    ret->client.family != ret->server.family)
+		return false;
+	ret->client_port = (uint16_t)client_port;
+	ret->server_port = (uint16_t)server_port;
+	return true;
+}
+
 /* SSH_CONNECTION in the environment that a process was started with. */
-static bool read_process(pid_t pid, struct ls_prefix *ret)
+static bool read_process(pid_t pid, struct ls_session *ret)
 {
 	char path[64];
 	_cleanup_free_ char *environment = malloc(ENVIRONMENT_MAX + 1);
@@ -67,35 +79,15 @@ static pid_t parent_of(pid_t pid)
 	return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-bool ls_session_find(struct ls_prefix *ret)
+bool ls_session_find(struct ls_session *ret)
 {
 	const char *own = getenv("SSH_CONNECTION");
 	pid_t pid = getpid();
 
-	if (own && *own)
-		return read_connection(own, ret);
+	if (own && read_connection(own, ret))
+		return true;
 	for (int i = 0; i < ANCESTORS_MAX && (pid = parent_of(pid)) > 0; i++)
 		if (read_process(pid, ret))
 			return true;
 	return false;
-}
-
-bool ls_session_is_cut(const struct ls_policy *policy, struct ls_plane *plane,
-		       struct ls_prefix *ret_session, const char **ret_why)
-{
-	struct ls_ban_entry ban;
-
-	if (policy->mode == LS_MODE_MONITOR || !ls_session_find(ret_session))
-		return false;
-	switch (ls_lists_outcome(policy, ret_session)) {
-	case LS_OUTCOME_ALLOW:
-		return false;
-	case LS_OUTCOME_DENY:
-		*ret_why = "it is in 'deny'";
-		return true;
-	case LS_OUTCOME_NONE:
-		break;
-	}
-	*ret_why = "it is banned";
-	return plane && ls_ban_lookup(plane, ret_session, &ban, NULL) == 0;
 }

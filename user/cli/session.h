@@ -3,23 +3,51 @@
 #define LOADSHED_USER_CLI_SESSION_H
 
 /*
- * The caller's own way in: nobody cuts the session he is working in by accident. The session is the client
- * address in SSH_CONNECTION, of this process or of the nearest ancestor that has one (sudo takes it out
- * of the environment).
+ * The caller's own way in: nobody cuts the session he is working in by accident. The session is what
+ * SSH_CONNECTION says, of this process or of the nearest ancestor that has one (sudo takes it out of the
+ * environment, and a tmux that was detached has that of the login it was started in).
  */
 
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "user/base/addr.h"
+
+struct ls_cli;
 struct ls_plane;
 struct ls_policy;
-struct ls_prefix;
 
-/* Address of the client; false: not in an SSH session. An IPv4 address mapped into IPv6 is IPv4. */
-bool ls_session_find(struct ls_prefix *ret);
+/* As this host sees it: behind NAT or a bastion, the client is that. An IPv4 address mapped into IPv6 is IPv4. */
+struct ls_session {
+	struct ls_prefix client;
+	struct ls_prefix server; /* of the client's family */
+	uint16_t client_port, server_port;
+};
 
-/* Whether the session would be dropped for its source if `policy` were enforced: by `deny`, or by a ban of `plane`
- * (NULL: none) that the policy does not undo. *ret_why names it. */
-bool ls_session_is_cut(const struct ls_policy *policy, struct ls_plane *plane,
-		       struct ls_prefix *ret_session, const char **ret_why);
+/* false: not in an SSH session. */
+bool ls_session_find(struct ls_session *ret);
+
+#define LS_SESSION_WHY 192
+
+/* What is about to be in force. */
+struct ls_session_change {
+	const struct ls_policy *policy;
+	struct ls_plane *plane; /* whose bans count; NULL: none */
+	bool panic;
+};
+
+/*
+ * Whether the session would be cut if the change were enforced, or could not be taken up again: what a new connection
+ * and ten packets a second of it would get from the real program under the policy, with all buckets full. A policy that
+ * monitors cuts nobody. *ret_session and ret_why say whose and why.
+ */
+bool ls_session_is_cut(const struct ls_session_change *change, struct ls_session *ret_session,
+		       char ret_why[static LS_SESSION_WHY]);
+
+/*
+ * The guard of a verb: LS_EXIT_DONE, or LS_EXIT_FAILED after a line that names the address. --yes passes, and so does an
+ * instance that was attached with --monitor.
+ */
+int ls_session_guard(struct ls_cli *cli, const struct ls_session_change *change);
 
 #endif

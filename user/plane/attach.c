@@ -96,41 +96,13 @@ static int find_targets(struct job *job, struct ls_error *error)
 	return 0;
 }
 
-static struct ls_state_interface *row_of(const struct ls_plane *plane, uint32_t ifindex)
-{
-	struct ls_state *state = ls_plane_state(plane);
-
-	for (int i = 0; i < LS_STATE_INTERFACES; i++)
-		if (state->interfaces[i].ifindex == ifindex)
-			return &state->interfaces[i];
-	return NULL;
-}
-
-/* Whether the link of a row still has its device. */
-static bool row_is_alive(const struct ls_plane *plane, const struct ls_state_interface *row)
-{
-	uint32_t ifindex = 0, link_id, program_id;
-	_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
-
-	return fd >= 0 && ls_link_info(fd, &ifindex, &link_id, &program_id) == 0 && ifindex != 0;
-}
-
 bool ls_plane_is_attached(const struct ls_plane *plane, const char *name)
 {
 	struct ls_device device;
 	const struct ls_state_interface *row =
-		ls_device_find(name, &device, NULL) == 0 ? row_of(plane, device.ifindex) : NULL;
+		ls_device_find(name, &device, NULL) == 0 ? ls_row_of(plane, device.ifindex) : NULL;
 
-	return row && row_is_alive(plane, row);
-}
-
-/* Takes the way to its counters from an interface; the bank keeps what it counted. */
-static void clear_bank(const struct ls_plane *plane, uint32_t ifindex)
-{
-	struct ls_bank_abi *bank = &ls_plane_control_rw(plane)->bank[ifindex % LS_BANK_SLOTS];
-
-	if (bank->ifindex == ifindex)
-		__atomic_store_n(&bank->ifindex, 0, __ATOMIC_RELEASE);
+	return row && ls_row_is_alive(plane, row);
 }
 
 /* A bank that no row has; 0: all are taken, or another interface has this one's place in the table. */
@@ -150,59 +122,19 @@ static uint16_t choose_bank(const struct ls_plane *plane, uint32_t ifindex)
 	return 0;
 }
 
-/* Forgets an interface: its row, its pin, its bank. The link must be detached, or dead. */
-static void drop_row(struct ls_plane *plane, struct ls_state_interface *row)
-{
-	const unsigned bank = row->bank;
-
-	clear_bank(plane, row->ifindex);
-	(void)ls_pins_remove_link(plane->directory, row->ifindex);
-	if (bank) {
-		ls_grace_period();
-		ls_counters_retire(plane, bank);
-	}
-	memset(row, 0, sizeof(*row));
-}
-
-/* Takes out what a killed attach left half done. */
-static void drop_pending(struct ls_plane *plane)
-{
-	struct ls_state *state = ls_plane_state(plane);
-
-	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
-		struct ls_state_interface *row = &state->interfaces[i];
-		if (!row->ifindex || !(row->flags & LS_STATE_F_PENDING))
-			continue;
-		_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
-		if (fd >= 0)
-			bpf_link_detach(fd);
-		drop_row(plane, row);
-	}
-}
-
-/* Takes out interfaces that have vanished. */
-static void drop_dead(struct ls_plane *plane)
-{
-	struct ls_state *state = ls_plane_state(plane);
-
-	for (int i = 0; i < LS_STATE_INTERFACES; i++)
-		if (state->interfaces[i].ifindex && !row_is_alive(plane, &state->interfaces[i]))
-			drop_row(plane, &state->interfaces[i]);
-}
-
 /* Who is attached already, and whether the others may be. */
 static int check_targets(struct job *job, struct ls_error *error)
 {
 	for (size_t i = 0; i < job->n_targets; i++) {
 		struct ls_target *target = &job->targets[i];
 		struct ls_state_interface *row =
-			job->is_new ? NULL : row_of(&job->plane, target->device.ifindex);
-		if (row && row_is_alive(&job->plane, row)) {
+			job->is_new ? NULL : ls_row_of(&job->plane, target->device.ifindex);
+		if (row && ls_row_is_alive(&job->plane, row)) {
 			target->is_attached = true;
 			continue;
 		}
 		if (row)
-			drop_row(&job->plane, row); /* the index is another device's now */
+			ls_row_drop(&job->plane, row); /* the index is another device's now */
 		const int r = ls_target_check(target, job->root, job->request->replace, error);
 		if (r < 0)
 			return r;
@@ -253,8 +185,12 @@ static int make_instance(struct job *job, struct ls_error *error)
 		return r;
 	if (job->request->monitor)
 		ls_plane_state(&job->plane)->flags |= LS_STATE_MONITOR;
-	return ls_publish(&job->plane, policy,
-			  job->request->policy ? job->request->policy_path : NULL, error);
+	r = ls_publish(&job->plane, policy, job->request->policy ? job->request->policy_path : NULL,
+		       error);
+	/* Before the first packet is judged, so that an instance with a policy has its bans, too. */
+	if (r == 0)
+		r = ls_bans_put(&job->plane, job->request->bans, job->request->n_bans, error);
+	return r;
 }
 
 /*
@@ -315,7 +251,7 @@ static int open_or_make(struct job *job, struct ls_error *error)
 	}
 	if (r < 0)
 		return r;
-	drop_pending(plane);
+	ls_rows_drop_pending(plane);
 	return 0;
 }
 
@@ -323,7 +259,7 @@ static int open_or_make(struct job *job, struct ls_error *error)
 static int attach_one(struct job *job, struct ls_target *target, struct ls_error *error)
 {
 	struct ls_plane *plane = &job->plane;
-	struct ls_state_interface *row = row_of(plane, 0);
+	struct ls_state_interface *row = ls_row_of(plane, 0);
 	const uint32_t ifindex = target->device.ifindex;
 
 	if (!row)
@@ -360,11 +296,11 @@ static void undo_targets(struct job *job)
 {
 	for (size_t i = 0; i < job->n_targets; i++) {
 		struct ls_target *target = &job->targets[i];
-		struct ls_state_interface *row = row_of(&job->plane, target->device.ifindex);
+		struct ls_state_interface *row = ls_row_of(&job->plane, target->device.ifindex);
 		if (target->is_attached || !row)
 			continue;
 		ls_target_undo(target);
-		drop_row(&job->plane, row);
+		ls_row_drop(&job->plane, row);
 	}
 }
 
@@ -436,7 +372,7 @@ static int check_tags_in_force(struct job *job, struct ls_error *error)
 	_cleanup_(ls_policy_freep) struct ls_policy *current = NULL;
 	const struct ls_control *control = ls_plane_control_rw(&job->plane);
 
-	if (job->request->policy)
+	if (job->request->policy && !job->request->restore)
 		return check_tags(job, job->request->policy, error);
 	if (all_are_attached(job) || !(control->word & LS_WORD_VLAN))
 		return 0;
@@ -449,9 +385,12 @@ static void monitor_existing(struct job *job)
 {
 	struct ls_state *state = ls_plane_state(&job->plane);
 
-	if (!job->request->monitor || state->flags & LS_STATE_MONITOR)
+	if (!job->request->monitor || job->request->restore || state->flags & LS_STATE_MONITOR)
 		return;
 	state->flags |= LS_STATE_MONITOR;
+	/* First the word that may come back by itself. */
+	__atomic_fetch_or(&ls_plane_control_rw(&job->plane)->previous_word, LS_WORD_MONITOR,
+			  __ATOMIC_SEQ_CST);
 	__atomic_fetch_or(&ls_plane_control_rw(&job->plane)->word, LS_WORD_MONITOR,
 			  __ATOMIC_SEQ_CST);
 	ls_warnings_add(job->notes, "the whole instance drops nothing from now on (--monitor)");
@@ -467,7 +406,7 @@ static int attach_existing(struct job *job, bool *ret_published, struct ls_error
 		r = find_program(&job->plane, job->request->verbose, error);
 	if (r == 0)
 		r = attach_targets(job, error);
-	if (r == 0 && job->request->policy) {
+	if (r == 0 && job->request->policy && !job->request->restore) {
 		r = ls_plane_publish(&job->plane, job->request->policy, job->request->policy_path,
 				     job->notes, error);
 		*ret_published = r == 0;
@@ -485,7 +424,7 @@ static int attach_existing(struct job *job, bool *ret_published, struct ls_error
 		return r;
 	}
 	monitor_existing(job);
-	drop_dead(&job->plane);
+	ls_rows_drop_dead(&job->plane);
 	return 0;
 }
 
@@ -529,156 +468,10 @@ int ls_plane_attach(const struct ls_plane_attach *request, struct ls_warnings *n
 	if (r < 0)
 		return r;
 	*ret_published = published;
+	if (request->restore)
+		return 0;
 	r = ls_plane_save(&job->plane, error);
 	if (r < 0)
 		ls_error_prefix(error, "attached, but not saved for the next boot");
-	return r;
-}
-
-/* Takes the program off one interface and forgets it. */
-static int detach_row(struct ls_plane *plane, struct ls_state_interface *row,
-		      struct ls_error *error)
-{
-	_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
-
-	if (fd >= 0 && bpf_link_detach(fd) < 0 && errno != ENOLINK && errno != ENODEV &&
-	    errno != EINVAL)
-		return ls_error_set_errno(error, errno, "cannot detach from '%s'", row->name);
-	drop_row(plane, row);
-	return 0;
-}
-
-/* The row that a name means: the interface of that name, or one of ours that has vanished. */
-static struct ls_state_interface *row_by_name(const struct ls_plane *plane, const char *name)
-{
-	struct ls_state *state = ls_plane_state(plane);
-	struct ls_device device;
-
-	if (ls_device_find(name, &device, NULL) == 0) {
-		struct ls_state_interface *row = row_of(plane, device.ifindex);
-		if (row)
-			return row;
-	}
-	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
-		struct ls_state_interface *row = &state->interfaces[i];
-		if (row->ifindex && strcmp(row->name, name) == 0 && !row_is_alive(plane, row))
-			return row;
-	}
-	return NULL;
-}
-
-/* Ours are all named before the first is detached, so that a wrong name changes nothing. */
-static int detach_named(struct ls_plane *plane, const char *const *names, size_t n_names,
-			struct ls_warnings *notes, size_t *detached, struct ls_error *error)
-{
-	for (size_t i = 0; i < n_names; i++) {
-		struct ls_device device;
-		if (!row_by_name(plane, names[i]) && ls_device_find(names[i], &device, error) < 0)
-			return -ENODEV;
-	}
-	for (size_t i = 0; i < n_names; i++) {
-		struct ls_state_interface *row = row_by_name(plane, names[i]);
-		if (!row) {
-			ls_warnings_add(notes, "%s: not attached by instance '%s'", names[i],
-					plane->instance);
-			continue;
-		}
-		const int r = detach_row(plane, row, error);
-		if (r < 0)
-			return r;
-		(*detached)++;
-	}
-	return 0;
-}
-
-static int detach_all(struct ls_plane *plane, size_t *detached, struct ls_error *error)
-{
-	struct ls_state *state = ls_plane_state(plane);
-
-	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
-		if (!state->interfaces[i].ifindex)
-			continue;
-		const int r = detach_row(plane, &state->interfaces[i], error);
-		if (r < 0)
-			return r;
-		(*detached)++;
-	}
-	return 0;
-}
-
-/* The last interface is gone: so are the pins, at once for whoever looks for them. */
-static int remove_instance(struct ls_plane *plane, struct ls_error *error)
-{
-	char old[PATH_MAX + 8];
-
-	snprintf(old, sizeof(old), "%s@old", plane->directory);
-	if (rename(plane->directory, old) < 0)
-		return ls_error_set_errno(error, errno, "cannot rename '%s'", plane->directory);
-	const int r = ls_pins_remove(old);
-	if (r < 0)
-		return ls_error_set_errno(error, -r, "cannot remove '%s'", old);
-	return ls_save_forget_interfaces(plane->instance, error);
-}
-
-/* What another version attached, of which only the pins can be understood: all or nothing. */
-static int detach_pins(struct ls_plane *plane, size_t n_names, size_t *detached,
-		       struct ls_error *error)
-{
-	uint32_t ifindex;
-
-	if (n_names)
-		return ls_error_set(
-			error,
-			"cannot detach single interfaces of instance '%s': another version of loadshed attached it; use --all, or 'loadshed attach' to carry it over",
-			plane->instance);
-	while (ls_pins_next_link(plane->directory, &ifindex)) {
-		_cleanup_close_ int fd = ls_pins_get_link(plane->directory, ifindex);
-		if (fd >= 0)
-			(void)bpf_link_detach(fd); /* it may have lost its device already */
-		const int r = ls_pins_remove_link(plane->directory, ifindex);
-		if (r < 0)
-			return ls_error_set_errno(error, -r,
-						  "cannot remove a link of instance '%s'",
-						  plane->instance);
-		(*detached)++;
-	}
-	return remove_instance(plane, error);
-}
-
-static int detach_opened(struct ls_plane *plane, const char *const *names, size_t n_names,
-			 struct ls_warnings *notes, size_t *detached, struct ls_error *error)
-{
-	drop_pending(plane);
-	const int r = n_names ? detach_named(plane, names, n_names, notes, detached, error)
-			      : detach_all(plane, detached, error);
-	if (r < 0)
-		return r;
-	if (!ls_plane_has_interfaces(plane))
-		return remove_instance(plane, error);
-	return *detached ? ls_plane_save(plane, error) : 0;
-}
-
-int ls_plane_detach(const char *instance, const char *const *interfaces, size_t n_interfaces,
-		    struct ls_warnings *notes, size_t *ret_detached, struct ls_error *error)
-{
-	_cleanup_(ls_plane_closep) struct ls_plane *plane = calloc(1, sizeof(*plane));
-	size_t detached = 0;
-
-	if (!plane)
-		return ls_error_oom(error);
-	ls_plane_init(plane, instance, LS_PLANE_WRITE);
-	int r = ls_plane_open_into(plane, error);
-	if (r == LS_PLANE_E_ABSENT) {
-		ls_warnings_add(notes, "nothing is attached (instance '%s')", instance);
-		r = 0;
-	} else if (r == LS_PLANE_E_LAYOUT) {
-		r = detach_pins(plane, n_interfaces, &detached, error);
-	} else if (r == 0) {
-		r = detach_opened(plane, interfaces, n_interfaces, notes, &detached, error);
-		if (r == 0 && !detached && !n_interfaces)
-			ls_warnings_add(notes, "nothing is attached (instance '%s')", instance);
-	}
-	if (r == 0)
-		*ret_detached = detached;
 	return r;
 }

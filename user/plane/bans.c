@@ -356,6 +356,20 @@ int ls_ban_lookup(struct ls_plane *plane, const struct ls_prefix *source, struct
 	return LS_BAN_E_ABSENT;
 }
 
+int ls_bans_put(struct ls_plane *plane, const struct ls_ban_entry *entries, size_t count,
+		struct ls_error *error)
+{
+	for (size_t i = 0; i < count; i++) {
+		/* A class keeps its name, not its slot, across versions and boots: that text is what remains. */
+		const int r = add_end(
+			plane, &entries[i].prefix, ls_plane_now(plane) + entries[i].remaining_ns,
+			LS_BAN_INFO(entries[i].origin, LS_CLASS_SLOTS), entries[i].reason, error);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 int ls_bans_carry(struct ls_plane *from, struct ls_plane *to, struct ls_error *error)
 {
 	_cleanup_free_ struct ls_ban_entry *entries = NULL;
@@ -363,12 +377,6 @@ int ls_bans_carry(struct ls_plane *from, struct ls_plane *to, struct ls_error *e
 
 	if (!ls_plane_memory(from, LS_MAP_CONTROL, error))
 		return -EIO;
-	int r = ls_ban_list(from, &entries, &count, error);
-	for (size_t i = 0; r >= 0 && i < count; i++) {
-		/* A class keeps its name, not its slot, across versions: that text is what remains. */
-		r = add_end(to, &entries[i].prefix, ls_plane_now(to) + entries[i].remaining_ns,
-			    LS_BAN_INFO(entries[i].origin, LS_CLASS_SLOTS), entries[i].reason,
-			    error);
-	}
-	return r < 0 ? r : 0; /* LS_BAN_E_LONGER: it is there */
+	const int r = ls_ban_list(from, &entries, &count, error);
+	return r < 0 ? r : ls_bans_put(to, entries, count, error);
 }

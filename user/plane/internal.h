@@ -63,6 +63,7 @@ struct ls_plane_map {
 	size_t mapped_bytes;
 };
 
+struct ls_ban_entry;
 struct ls_skeleton;
 
 struct ls_plane {
@@ -72,6 +73,9 @@ struct ls_plane {
 	bool is_replay;
 	char directory[PATH_MAX]; /* of the pins; "" for a sandbox */
 	int lock_fd;
+	/* Interfaces that were detached by this process: they are saved no longer. */
+	char forgotten[LS_STATE_INTERFACES][16];
+	size_t n_forgotten;
 	struct ls_skeleton *skeleton; /* when this process loaded the object; else NULL */
 	struct ls_replay_abi *replay; /* of the skeleton */
 	int program_fd;		      /* -1: not known */
@@ -82,6 +86,10 @@ struct ls_plane {
 void ls_plane_init(struct ls_plane *plane, const char *instance, enum ls_plane_access access);
 /* Lets go of everything but the pins. Can run twice. */
 void ls_plane_fini(struct ls_plane *plane);
+
+/* Whether the interface of that name was detached through this plane, and noting that. */
+bool ls_plane_has_forgotten(const struct ls_plane *plane, const char *name);
+void ls_plane_forget(struct ls_plane *plane, const char *name);
 
 /* The memory of an array, mapped on first use: writable if the plane is. NULL with a line in `error`. */
 void *ls_plane_memory(struct ls_plane *plane, enum ls_map map, struct ls_error *error);
@@ -97,11 +105,18 @@ static inline struct ls_state *ls_plane_state(const struct ls_plane *plane)
 	return plane->maps[LS_MAP_STATE].memory;
 }
 
+/* The control word that packets go by at this moment: with what is temporary put into it. */
+uint64_t ls_plane_word(const struct ls_plane *plane);
+
 /* Half of the tables that is in force. */
 unsigned ls_plane_half(const struct ls_plane *plane);
 
 /* Takes over fd and sizes of an open map. Negative errno. */
 int ls_plane_adopt(struct ls_plane *plane, enum ls_map map, int fd);
+
+/* The blob of the policy in force for good (one that waits to be confirmed is not), owned by the caller. */
+int ls_plane_text_lasting(struct ls_plane *plane, char **ret_bytes, size_t *ret_length,
+			  struct ls_error *error);
 
 /* The blob of the policy in force, owned by the caller. */
 int ls_plane_text(struct ls_plane *plane, char **ret_bytes, size_t *ret_length,
@@ -135,6 +150,8 @@ uint64_t ls_plane_now(const struct ls_plane *plane);
 int ls_pins_root(bool create, char ret_root[static PATH_MAX], struct ls_error *error);
 
 uint64_t ls_netns_inode(void);
+/* That of our oldest ancestor whose namespace may be looked at. */
+uint64_t ls_netns_inode_oldest(void);
 uint64_t ls_netns_cookie(void); /* 0: the kernel has none */
 
 /* "ROOT/INSTANCE@NETNS" and `suffix` ("", "@new", "@old"). Negative with a line if it gets too long. */
@@ -239,12 +256,57 @@ bool ls_policy_uses_vlan(const struct ls_policy *policy);
 int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
 	       struct ls_error *error);
 
+/* A policy that asks for VLAN tags is refused where an interface of ours takes them out of the frame. */
+int ls_publish_check_tags(const struct ls_plane *plane, const struct ls_policy *policy,
+			  struct ls_error *error);
+
+/* The wall clock at tick 0, from both clocks as they are now: it follows steps and drift. */
+void ls_publish_refresh_clock(struct ls_plane *plane);
+
+/* ---- timed.c: who writes the control word ---- */
+
+/* The number of the next generation: no number is ever given to two. */
+uint64_t ls_timed_next_number(const struct ls_plane *plane);
+
+/*
+ * Makes the half of `base` (a word of struct ls_state) what is in force, with one store. confirm_ns > 0: for that
+ * long, unless it is confirmed. Nothing may be pending.
+ */
+void ls_timed_flip(struct ls_plane *plane, uint64_t base, uint64_t confirm_ns);
+
+/*
+ * What whoever takes the lock does first: makes permanent what packets have done already when a deadline passed, and
+ * forgets what a killed process left half done. Packets notice nothing.
+ */
+void ls_timed_settle(struct ls_plane *plane);
+
+/* The half that is in force when nothing more is confirmed: what is saved. */
+unsigned ls_timed_lasting_half(const struct ls_plane *plane);
+
+/* Refuses with a line when the program that runs is too old to judge what is temporary. */
+int ls_timed_check_program(const struct ls_plane *plane, struct ls_error *error);
+
 /* ---- bans.c ---- */
+
+/* Puts bans into a plane whatever its policy allows; those that end later there stay. 0 or negative with a line. */
+int ls_bans_put(struct ls_plane *plane, const struct ls_ban_entry *entries, size_t count,
+		struct ls_error *error);
 
 /* Puts the bans of `from` into `to`, whose layout of maps is another. 0 or negative with a line. */
 int ls_bans_carry(struct ls_plane *from, struct ls_plane *to, struct ls_error *error);
 
 /* ---- save.c ---- */
-int ls_save_forget_interfaces(const char *instance, struct ls_error *error);
+
+/* Takes interfaces out of what is saved: `all`, or those that ls_plane_forget() named. Policy and bans stay,
+ * to be looked up. *ret_count is how many went. */
+int ls_save_forget(const struct ls_plane *plane, bool all, size_t *ret_count,
+		   struct ls_error *error);
+
+/* ---- place.c ---- */
+
+/* Directory of an instance's saved files, as seen from this network namespace. */
+void ls_save_place(const char *instance, char ret_path[static PATH_MAX]);
+/* Makes it where it is missing and clears what a killed process left. The caller holds the lock. */
+int ls_save_make_place(const char *instance, struct ls_error *error);
 
 #endif

@@ -42,4 +42,17 @@ int ls_target_explain(const struct ls_device *device, enum ls_plane_mode mode, i
 int ls_link_info(int link_fd, uint32_t *ret_ifindex, uint32_t *ret_link_id,
 		 uint32_t *ret_program_id);
 
+/* ---- rows.c ---- */
+
+/* The row of an interface, or a free one for index 0; NULL: there is none. */
+struct ls_state_interface *ls_row_of(const struct ls_plane *plane, uint32_t ifindex);
+/* Whether the link of a row still has its device. */
+bool ls_row_is_alive(const struct ls_plane *plane, const struct ls_state_interface *row);
+/* Forgets an interface: its row, its pin, its bank. The link must be detached, or dead. */
+void ls_row_drop(struct ls_plane *plane, struct ls_state_interface *row);
+/* Takes out what a killed attach left half done. */
+void ls_rows_drop_pending(struct ls_plane *plane);
+/* Takes out interfaces that have vanished. */
+void ls_rows_drop_dead(struct ls_plane *plane);
+
 #endif

@@ -295,6 +295,7 @@ static int fill_new(struct ls_plane *plane, const struct ls_load *request,
 	state->netns_cookie = ls_netns_cookie();
 	state->made_ns = ls_now_unix();
 	state->sources = request->sources;
+	state->flags = LS_STATE_TIMED;
 	memcpy(state->sets, sizes->sets, sizeof(state->sets));
 	return 0;
 }

@@ -95,6 +95,18 @@ static pid_t parent_of(pid_t pid)
 	return parent;
 }
 
+uint64_t ls_netns_inode_oldest(void)
+{
+	uint64_t oldest = ls_netns_inode();
+	pid_t pid = getpid();
+
+	for (int i = 0; i < ANCESTORS_MAX && (pid = parent_of(pid)) > 0; i++) {
+		const uint64_t inode = namespace_inode(pid, "net");
+		oldest = inode ? inode : oldest;
+	}
+	return oldest;
+}
+
 /* The process whose mount namespace outlives ours: 1, or the nearest ancestor in another; 0: none. */
 static pid_t outer_process(void)
 {

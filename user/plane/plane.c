@@ -17,7 +17,9 @@
 
 #include "kern/cpu.h" /* the skeleton names the type of the section .bss */
 #include "loadshed.skel.h"
+#include "pure/timed.h"
 #include "user/base/error.h"
+#include "user/plane/timed.h"
 #include "user/policy/blob.h"
 #include "user/policy/policy.h"
 
@@ -85,6 +87,21 @@ void ls_plane_init(struct ls_plane *plane, const char *instance, enum ls_plane_a
 	plane->program_fd = -1;
 	for (int map = 0; map < LS_MAP_MAX; map++)
 		plane->maps[map].fd = -1;
+}
+
+bool ls_plane_has_forgotten(const struct ls_plane *plane, const char *name)
+{
+	for (size_t i = 0; i < plane->n_forgotten; i++)
+		if (strcmp(plane->forgotten[i], name) == 0)
+			return true;
+	return false;
+}
+
+void ls_plane_forget(struct ls_plane *plane, const char *name)
+{
+	if (plane->n_forgotten < LS_STATE_INTERFACES && !ls_plane_has_forgotten(plane, name))
+		snprintf(plane->forgotten[plane->n_forgotten++], sizeof(plane->forgotten[0]),
+			 "%.15s", name);
 }
 
 static void close_fd(int *fd)
@@ -207,6 +224,8 @@ int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error)
 	if (ls_plane_control_rw(plane)->abi_version != LS_ABI_VERSION ||
 	    ls_plane_state(plane)->abi_version != LS_ABI_VERSION)
 		return LS_PLANE_E_LAYOUT;
+	if (plane->access == LS_PLANE_WRITE)
+		ls_timed_settle(plane);
 	return 0;
 }
 
@@ -309,18 +328,22 @@ int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_p
 	return 0;
 }
 
+uint64_t ls_plane_word(const struct ls_plane *plane)
+{
+	const struct ls_control *control = ls_plane_control_rw(plane);
+	const uint64_t word = __atomic_load_n(&control->word, __ATOMIC_ACQUIRE);
+
+	return ls_timed_word(control, word, ls_plane_now(plane));
+}
+
 unsigned ls_plane_half(const struct ls_plane *plane)
 {
-	const uint64_t word = __atomic_load_n(&ls_plane_control_rw(plane)->word, __ATOMIC_ACQUIRE);
-
-	return (unsigned)(word & LS_WORD_GENERATION);
+	return (unsigned)(ls_plane_word(plane) & LS_WORD_GENERATION);
 }
 
 uint64_t ls_plane_generation(const struct ls_plane *plane)
 {
-	const uint64_t word = __atomic_load_n(&ls_plane_control_rw(plane)->word, __ATOMIC_ACQUIRE);
-
-	return word >> LS_WORD_NUMBER_SHIFT;
+	return ls_plane_word(plane) >> LS_WORD_NUMBER_SHIFT;
 }
 
 const struct ls_control *ls_plane_control(const struct ls_plane *plane)
@@ -386,6 +409,27 @@ int ls_plane_text(struct ls_plane *plane, char **ret_bytes, size_t *ret_length,
 		return 0;
 	}
 	return ls_error_set(error, "cannot read the policy: it changes all the time");
+}
+
+int ls_plane_text_lasting(struct ls_plane *plane, char **ret_bytes, size_t *ret_length,
+			  struct ls_error *error)
+{
+	return read_text(plane, ls_timed_lasting_half(plane), ret_bytes, ret_length, error);
+}
+
+int ls_plane_previous(struct ls_plane *plane, struct ls_policy **ret_policy, char **ret_path,
+		      struct ls_error *error)
+{
+	_cleanup_free_ char *bytes = NULL;
+	size_t length = 0;
+	const unsigned half = !ls_plane_half(plane);
+
+	if (!ls_plane_state(plane)->half[half].number || !ls_plane_state(plane)->words[half])
+		return LS_PLANE_E_NO_PREVIOUS;
+	const int r = read_text(plane, half, &bytes, &length, error);
+	return r < 0 ? r
+		     : ls_blob_read("the previous policy", bytes, length, ret_policy, ret_path,
+				    error);
 }
 
 int ls_plane_policy(struct ls_plane *plane, struct ls_policy **ret_policy, char **ret_path,

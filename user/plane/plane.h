@@ -20,6 +20,7 @@
 
 #include "user/base/cleanup.h"
 
+struct ls_ban_entry;
 struct ls_control;
 struct ls_error;
 struct ls_ledger;
@@ -33,6 +34,8 @@ struct ls_warnings;
 
 #define LS_PLANE_E_ABSENT 1 /* nothing is attached under that name in this network namespace */
 #define LS_PLANE_E_SAME 2   /* publish: exactly this policy is in force, so nothing was changed */
+#define LS_PLANE_E_NO_PREVIOUS 7 /* there is no previous generation to go back to */
+#define LS_PLANE_E_NOT_PENDING 8 /* no policy waits to be confirmed */
 
 enum ls_plane_access {
 	LS_PLANE_READ,
@@ -70,6 +73,11 @@ struct ls_plane_attach {
 	const struct ls_policy
 		*policy; /* NULL: none; then what is in force stays, or all is `unmatched` */
 	const char *policy_path; /* where it came from, absolute; NULL: nowhere */
+	/* What was saved comes back: policy, `monitor` and bans are for an instance that has to be made, what is
+	 * in force in one that is there stays, and nothing is saved anew. */
+	bool restore;
+	const struct ls_ban_entry *bans;
+	size_t n_bans;
 };
 
 /*
@@ -116,6 +124,9 @@ struct ls_plane_status {
 	uint64_t made_ns;      /* Unix time when the tables were made: counters count from there */
 	uint64_t sources;      /* capacity that is held */
 	uint64_t confirm_ns;   /* left to confirm; 0: nothing is pending */
+	uint64_t off_ns;       /* left of `off`; 0: not off */
+	uint64_t panic_ns;     /* left of `panic`; 0: no panic */
+	uint64_t previous;     /* number of the generation that rollback goes to; 0: none */
 	struct ls_plane_interface *interfaces; /* owned */
 	size_t n_interfaces;
 	char (*degraded)[LS_PLANE_NOTE_BYTES]; /* owned; one line each */
@@ -147,7 +158,7 @@ int ls_plane_policy(struct ls_plane *plane, struct ls_policy **ret_policy, char 
 uint64_t ls_plane_generation(const struct ls_plane *plane);
 
 /*
- * Saves policy, interfaces, mode and bans under /var/lib/loadshed/INSTANCE, each file whole or not at all.
+ * Saves policy, interfaces, mode and bans, each file whole or not at all, where ls_save_place() says.
  * The plane must be open for writing.
  */
 int ls_plane_save(struct ls_plane *plane, struct ls_error *error);

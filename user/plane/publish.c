@@ -26,6 +26,7 @@
 
 #include "user/base/buffer.h"
 #include "user/base/error.h"
+#include "user/plane/timed.h"
 #include "user/policy/blob.h"
 #include "user/policy/check.h"
 #include "user/policy/compile.h"
@@ -230,13 +231,12 @@ static int fill_half(struct ls_plane *plane, unsigned half, const struct ls_imag
 			 image->lines, image->n_lines * sizeof(struct ls_line), error);
 }
 
-/* Puts text and description of the policy beside its tables. */
+/* Puts text and description of the policy beside its tables; the number comes when it is in force. */
 static int fill_text(struct ls_plane *plane, unsigned half, const struct ls_policy *policy,
 		     const char *path, struct ls_error *error)
 {
 	_cleanup_buffer_ struct ls_buffer blob = LS_BUFFER_INIT;
 	struct ls_state_half record = {
-		.number = ls_plane_generation(plane) + 1,
 		.since_ns = ls_now_unix(),
 		.sources = policy->sources,
 	};
@@ -252,8 +252,7 @@ static int fill_text(struct ls_plane *plane, unsigned half, const struct ls_poli
 	return r;
 }
 
-/* The wall clock at tick 0, from both clocks as they are now: it follows steps and drift. */
-static void refresh_wall_clock(struct ls_plane *plane)
+void ls_publish_refresh_clock(struct ls_plane *plane)
 {
 	struct ls_control *control = ls_plane_control_rw(plane);
 	const uint64_t since_ns = ls_now_monotonic() - control->epoch_ns;
@@ -262,15 +261,14 @@ static void refresh_wall_clock(struct ls_plane *plane)
 		__atomic_store_n(&control->wall_ns, ls_now_unix() - since_ns, __ATOMIC_RELAXED);
 }
 
-int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
-	       struct ls_error *error)
+static int publish_for(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
+		       uint64_t confirm_ns, struct ls_error *error)
 {
-	struct ls_control *control = ls_plane_control_rw(plane);
 	struct ls_state *state = ls_plane_state(plane);
 	_cleanup_(ls_image_freep) struct ls_image *image = NULL;
 	_cleanup_free_ struct ls_ledger *ledger = malloc(sizeof(*ledger));
 	struct ls_ledger *pinned = ls_plane_memory(plane, LS_MAP_LEDGER, error);
-	const uint64_t number = ls_plane_generation(plane) + 1;
+	const uint64_t number = ls_timed_next_number(plane);
 	const unsigned half = number == 1 ? 0 : !ls_plane_half(plane);
 	_cleanup_free_ uint64_t *clamp = malloc(LS_SLOTS * sizeof(*clamp));
 	struct ls_tables *tables = ls_plane_memory(plane, LS_MAP_TABLES, error);
@@ -300,17 +298,23 @@ int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const cha
 		return -EIO;
 	/* Before the flip: a slot that was given must be known as given, even if we are killed here. */
 	memcpy(pinned, ledger, sizeof(*ledger));
-	refresh_wall_clock(plane);
-	const uint64_t word = image->word | half |
-			      (state->flags & LS_STATE_MONITOR ? LS_WORD_MONITOR : 0) |
-			      (control->word & LS_WORD_TIMED) | number << LS_WORD_NUMBER_SHIFT;
-	__atomic_store_n(&control->word, word, __ATOMIC_SEQ_CST);
+	ls_publish_refresh_clock(plane);
+	state->words[half] = image->word | half | number << LS_WORD_NUMBER_SHIFT;
+	ls_timed_flip(plane, state->words[half], confirm_ns);
 	if (has_faster) {
 		ls_grace_period();
 		settle(tables, sets, plane->maps[LS_MAP_WAYS].entries, clamp,
 		       ls_plane_now(plane) << LS_TICKS_PER_NS_SHIFT);
 	}
+	/* Only now may it be gone back to; when we are killed before, ls_timed_settle() says so. */
+	state->half[half].number = number;
 	return 0;
+}
+
+int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
+	       struct ls_error *error)
+{
+	return publish_for(plane, policy, path, 0, error);
 }
 
 /* Whether what is in force means the same. Two policies of one canonical text are; others may be. */
@@ -336,10 +340,9 @@ static bool find_tag_taker(const struct ls_plane *plane, struct ls_device *ret)
 	return false;
 }
 
-int ls_plane_publish(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
-		     struct ls_warnings *notes, struct ls_error *error)
+int ls_publish_check_tags(const struct ls_plane *plane, const struct ls_policy *policy,
+			  struct ls_error *error)
 {
-	const struct ls_state *state = ls_plane_state(plane);
 	struct ls_device device;
 
 	if (!plane->is_sandbox && ls_policy_uses_vlan(policy) && find_tag_taker(plane, &device))
@@ -347,9 +350,24 @@ int ls_plane_publish(struct ls_plane *plane, const struct ls_policy *policy, con
 			error,
 			"cannot apply a policy that matches 'vlan': interface '%s' takes the tag out of the frame; 'ethtool -K %s rxvlan off' helps",
 			device.name, device.name);
+	return 0;
+}
+
+int ls_plane_publish_for(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
+			 uint64_t confirm_ns, struct ls_warnings *notes, struct ls_error *error)
+{
+	const struct ls_state *state = ls_plane_state(plane);
+	int r = ls_plane_refuse_pending(plane, error);
+
+	if (r == 0 && confirm_ns)
+		r = ls_timed_check_program(plane, error);
+	if (r == 0)
+		r = ls_publish_check_tags(plane, policy, error);
+	if (r < 0)
+		return r;
 	if (is_in_force(plane, policy))
 		return LS_PLANE_E_SAME;
-	const int r = ls_publish(plane, policy, path, error);
+	r = publish_for(plane, policy, path, confirm_ns, error);
 	if (r == 0 && !plane->is_sandbox && policy->sources != state->sources)
 		ls_warnings_add(notes,
 				"capacity stays at %" PRIu64
@@ -357,4 +375,10 @@ int ls_plane_publish(struct ls_plane *plane, const struct ls_policy *policy, con
 				": detach and attach to change it",
 				(uint64_t)state->sources, policy->sources);
 	return r;
+}
+
+int ls_plane_publish(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
+		     struct ls_warnings *notes, struct ls_error *error)
+{
+	return ls_plane_publish_for(plane, policy, path, 0, notes, error);
 }

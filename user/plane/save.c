@@ -5,16 +5,17 @@
  * Interfaces and bans are lines of words, for people to look at; the last line says how long the rest is and
  * gives its SHA-256:
  *	loadshed bans 1
+ *	saved 1796063400000000000
  *	203.0.113.7 1796064000000000000 operator scanned us
  *	end 62 2c26b46b…
  */
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "user/base/addr.h"
@@ -27,33 +28,24 @@
 #include "user/policy/blob.h"
 #include "user/policy/policy.h"
 
-#define PATH_BYTES 256
 #define FILE_MODE 0600 /* a policy names addresses that are nobody's business */
 #define BLOB_MAX (1UL << 30)
 #define LINES_MAX (256UL << 20)
 
-static void path_of(const char *instance, const char *name, char path[static PATH_BYTES])
+static void path_of(const char *instance, const char *name, char path[static PATH_MAX])
 {
-	snprintf(path, PATH_BYTES, "%s/%s/%s", LS_SAVE_DIRECTORY, instance, name);
-}
+	size_t length;
 
-static int make_directory(const char *instance, struct ls_error *error)
-{
-	char path[PATH_BYTES];
-
-	snprintf(path, sizeof(path), "%s/%s", LS_SAVE_DIRECTORY, instance);
-	if ((mkdir(LS_SAVE_DIRECTORY, 0700) < 0 && errno != EEXIST) ||
-	    (mkdir(path, 0700) < 0 && errno != EEXIST))
-		return ls_error_set_errno(error, errno, "cannot make '%s'", path);
-	ls_file_sweep(path);
-	return 0;
+	ls_save_place(instance, path);
+	length = strlen(path);
+	snprintf(path + length, PATH_MAX - length, "/%s", name);
 }
 
 /* Adds the last line and replaces the file. */
 static int write_lines(const char *instance, const char *name, struct ls_buffer *lines,
 		       struct ls_error *error)
 {
-	char path[PATH_BYTES], sha256[LS_SHA256_TEXT];
+	char path[PATH_MAX], sha256[LS_SHA256_TEXT];
 	uint8_t digest[LS_SHA256_BYTES];
 
 	ls_sha256(lines->bytes, lines->length, digest);
@@ -71,7 +63,7 @@ static int write_lines(const char *instance, const char *name, struct ls_buffer 
 static int read_lines(const char *instance, const char *name, const char *head, char **ret_text,
 		      char **ret_rows, struct ls_error *error)
 {
-	char path[PATH_BYTES], sha256[LS_SHA256_TEXT], wanted[128];
+	char path[PATH_MAX], sha256[LS_SHA256_TEXT], wanted[128];
 	uint8_t digest[LS_SHA256_BYTES];
 	_cleanup_free_ char *text = NULL;
 	size_t length = 0, body;
@@ -124,12 +116,13 @@ int ls_save_bans(struct ls_plane *plane, struct ls_error *error)
 	char text[LS_PREFIX_TEXT];
 	const uint64_t now_ns = ls_now_unix();
 
-	int r = make_directory(plane->instance, error);
+	int r = ls_save_make_place(plane->instance, error);
 	if (r == 0)
 		r = ls_ban_list(plane, &bans, &count, error);
 	if (r < 0)
 		return r;
 	ls_buffer_text(&lines, BANS_HEAD);
+	ls_buffer_format(&lines, "saved %" PRIu64 "\n", now_ns);
 	for (size_t i = 0; i < count; i++)
 		ls_buffer_format(
 			&lines, "%s %" PRIu64 " %s %s\n", ls_prefix_format(&bans[i].prefix, text),
@@ -141,8 +134,8 @@ static int save_policy(struct ls_plane *plane, struct ls_error *error)
 {
 	_cleanup_free_ char *bytes = NULL;
 	size_t length = 0;
-	char path[PATH_BYTES];
-	const int r = ls_plane_text(plane, &bytes, &length, error);
+	char path[PATH_MAX];
+	const int r = ls_plane_text_lasting(plane, &bytes, &length, error);
 
 	if (r < 0)
 		return r;
@@ -150,29 +143,73 @@ static int save_policy(struct ls_plane *plane, struct ls_error *error)
 	return ls_file_write(path, bytes, length, FILE_MODE, error);
 }
 
+static void add_interface(struct ls_buffer *lines, const char *mode, const char *name)
+{
+	ls_buffer_format(lines, "interface %s %s\n", mode, name);
+}
+
+static void add_row(struct ls_buffer *lines, const struct ls_state_interface *row)
+{
+	struct ls_device device;
+	const enum ls_plane_mode mode = row->flags & LS_STATE_F_FELL_BACK ? LS_PLANE_AUTO
+					: row->mode == LS_STATE_GENERIC	  ? LS_PLANE_GENERIC
+									  : LS_PLANE_NATIVE;
+	/* Renamed since: by its present name it is found again. */
+	const bool is_there = ls_device_get(row->ifindex, &device) == 0;
+
+	add_interface(lines, ls_plane_mode_name(mode), is_there ? device.name : row->name);
+}
+
+/* Whether an interface is attached that has the name, or had it when it was attached. */
+static bool has_row(const struct ls_plane *plane, const char *name)
+{
+	const struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		const struct ls_state_interface *row = &state->interfaces[i];
+		struct ls_device device;
+		if (row->ifindex &&
+		    (strcmp(row->name, name) == 0 ||
+		     (ls_device_get(row->ifindex, &device) == 0 && strcmp(device.name, name) == 0)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * What is attached, and what was saved and is not: an interface that was not there at boot stays saved until
+ * it comes, or until somebody detaches it.
+ */
 static int save_attach(const struct ls_plane *plane, struct ls_error *error)
 {
 	const struct ls_state *state = ls_plane_state(plane);
+	_cleanup_saved_attach_ struct ls_saved_attach saved = { 0 };
 	_cleanup_buffer_ struct ls_buffer lines = LS_BUFFER_INIT;
+	size_t count = 0;
 
 	ls_buffer_text(&lines, ATTACH_HEAD);
-	ls_buffer_format(&lines, "netns %" PRIu64 "\n", (uint64_t)state->netns_cookie);
 	ls_buffer_format(&lines, "monitor %d\n", state->flags & LS_STATE_MONITOR ? 1 : 0);
 	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
-		const struct ls_state_interface *row = &state->interfaces[i];
-		const enum ls_plane_mode mode = row->flags & LS_STATE_F_FELL_BACK ? LS_PLANE_AUTO
-						: row->mode == LS_STATE_GENERIC	  ? LS_PLANE_GENERIC
-										  : LS_PLANE_NATIVE;
-		if (row->ifindex)
-			ls_buffer_format(&lines, "interface %s %s\n", ls_plane_mode_name(mode),
-					 row->name);
+		if (!state->interfaces[i].ifindex)
+			continue;
+		add_row(&lines, &state->interfaces[i]);
+		count++;
+	}
+	(void)ls_save_read_attach(plane->instance, &saved,
+				  NULL); /* none, or damaged: nothing to keep */
+	for (size_t i = 0; i < saved.n_interfaces && count < LS_STATE_INTERFACES; i++) {
+		const struct ls_saved_interface *old = &saved.interfaces[i];
+		if (has_row(plane, old->name) || ls_plane_has_forgotten(plane, old->name))
+			continue;
+		add_interface(&lines, old->mode, old->name);
+		count++;
 	}
 	return write_lines(plane->instance, "attach", &lines, error);
 }
 
 int ls_plane_save(struct ls_plane *plane, struct ls_error *error)
 {
-	int r = make_directory(plane->instance, error);
+	int r = ls_save_make_place(plane->instance, error);
 
 	if (r == 0)
 		r = save_policy(plane, error);
@@ -183,23 +220,35 @@ int ls_plane_save(struct ls_plane *plane, struct ls_error *error)
 	return r;
 }
 
-/* Detached by wish: nothing is to come back at boot, but the policy and bans can still be looked up. */
-int ls_save_forget_interfaces(const char *instance, struct ls_error *error)
+int ls_save_forget(const struct ls_plane *plane, bool all, size_t *ret_count,
+		   struct ls_error *error)
 {
+	_cleanup_saved_attach_ struct ls_saved_attach saved = { 0 };
 	_cleanup_buffer_ struct ls_buffer lines = LS_BUFFER_INIT;
-	char path[PATH_BYTES];
+	const int r = ls_save_read_attach(plane->instance, &saved, NULL);
+	size_t kept = 0;
 
-	path_of(instance, "attach", path);
-	if (access(path, F_OK) < 0)
+	*ret_count = 0;
+	if (r == -ENOENT)
 		return 0;
 	ls_buffer_text(&lines, ATTACH_HEAD);
-	return write_lines(instance, "attach", &lines, error);
+	ls_buffer_format(&lines, "monitor %d\n", saved.monitor ? 1 : 0);
+	for (size_t i = 0; i < saved.n_interfaces; i++) {
+		const struct ls_saved_interface *old = &saved.interfaces[i];
+		if (all || ls_plane_has_forgotten(plane, old->name))
+			continue;
+		add_interface(&lines, old->mode, old->name);
+		kept++;
+	}
+	*ret_count = saved.n_interfaces - kept;
+	return r == 0 && *ret_count == 0 ? 0
+					 : write_lines(plane->instance, "attach", &lines, error);
 }
 
 int ls_save_read_policy(const char *instance, struct ls_policy **ret, char **ret_path,
 			struct ls_error *error)
 {
-	char path[PATH_BYTES];
+	char path[PATH_MAX];
 	_cleanup_free_ char *bytes = NULL;
 	size_t length = 0;
 
@@ -216,9 +265,8 @@ static int origin_of(const char *text)
 	return -1;
 }
 
-/* "SOURCE END ORIGIN REASON…" */
-static int put_ban(struct ls_plane *plane, const struct ls_policy *policy, char *line,
-		   uint64_t now_ns, struct ls_error *error)
+/* "SOURCE END ORIGIN REASON…"; a remaining_ns of 0 for one that has ended. */
+static int read_ban(char *line, uint64_t now_ns, struct ls_ban_entry *ret, struct ls_error *error)
 {
 	char *rest = line;
 	const char *source = strsep(&rest, " ");
@@ -226,33 +274,68 @@ static int put_ban(struct ls_plane *plane, const struct ls_policy *policy, char 
 	const char *origin_text = strsep(&rest, " ");
 	const int origin = origin_text ? origin_of(origin_text) : -1;
 	const uint64_t end_ns = end ? strtoull(end, NULL, 10) : 0;
-	struct ls_prefix prefix;
 
-	if (origin < 0 || ls_prefix_parse(source, strlen(source), &prefix) != LS_PREFIX_OK)
+	memset(ret, 0, sizeof(*ret));
+	if (origin < 0 || ls_prefix_parse(source, strlen(source), &ret->prefix) != LS_PREFIX_OK)
 		return ls_error_set(error, "cannot read the saved bans: '%s' is no ban", source);
-	if (end_ns <= now_ns)
-		return 0;
-	const int r = ls_ban_add(plane, policy, &prefix, end_ns - now_ns, (enum ls_origin)origin,
-				 rest && *rest ? rest : NULL, error);
-	return r < 0 ? r : 0; /* allowed now, or banned for longer: as it is */
+	ret->remaining_ns = end_ns > now_ns ? end_ns - now_ns : 0;
+	ret->origin = (enum ls_origin)origin;
+	snprintf(ret->reason, sizeof(ret->reason), "%s", rest ? rest : "");
+	return 0;
 }
 
-int ls_save_read_bans(struct ls_plane *plane, struct ls_error *error)
+/*
+ * The rows of the file. A clock that shows a time before the save is wrong, as after a boot without a
+ * battery; then a ban has what it had left when it was saved, and not years more.
+ */
+static int read_bans(char *at, struct ls_ban_entry *entries, size_t *ret_count,
+		     struct ls_error *error)
 {
-	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
-	_cleanup_free_ char *text = NULL;
-	char path[PATH_BYTES];
-	char *at = NULL, *line;
-	const uint64_t now_ns = ls_now_unix();
+	uint64_t now_ns = ls_now_unix();
+	size_t count = 0;
+	char *line;
 
-	path_of(plane->instance, "bans", path);
-	if (access(path, F_OK) < 0 && errno == ENOENT)
+	while ((line = next_line(&at))) {
+		if (strncmp(line, "saved ", 6) == 0) {
+			const uint64_t saved_ns = strtoull(line + 6, NULL, 10);
+			now_ns = saved_ns > now_ns ? saved_ns : now_ns;
+			continue;
+		}
+		const int r = read_ban(line, now_ns, &entries[count], error);
+		if (r < 0)
+			return r;
+		count += entries[count].remaining_ns > 0;
+	}
+	*ret_count = count;
+	return 0;
+}
+
+int ls_save_read_bans(const char *instance, struct ls_ban_entry **ret, size_t *ret_count,
+		      struct ls_error *error)
+{
+	_cleanup_free_ struct ls_ban_entry *entries = NULL;
+	_cleanup_free_ char *text = NULL;
+	char path[PATH_MAX];
+	char *at = NULL;
+	size_t lines = 1;
+
+	path_of(instance, "bans", path);
+	if (access(path, F_OK) < 0 && errno == ENOENT) {
+		*ret = NULL;
+		*ret_count = 0;
 		return 0;
-	int r = read_lines(plane->instance, "bans", BANS_HEAD, &text, &at, error);
+	}
+	int r = read_lines(instance, "bans", BANS_HEAD, &text, &at, error);
+	if (r < 0)
+		return r;
+	for (const char *c = at; *c; c++)
+		lines += *c == '\n';
+	entries = calloc(lines, sizeof(*entries));
+	if (!entries)
+		return ls_error_oom(error);
+	r = read_bans(at, entries, ret_count, error);
 	if (r == 0)
-		r = ls_plane_policy(plane, &policy, NULL, error);
-	while (r == 0 && (line = next_line(&at)))
-		r = put_ban(plane, policy, line, now_ns, error);
+		*ret = TAKE_PTR(entries);
 	return r;
 }
 

@@ -13,7 +13,10 @@
 #include <bpf/bpf.h>
 
 #include "user/base/error.h"
+#include "user/base/output.h"
 #include "user/plane/link.h"
+#include "user/plane/timed.h"
+#include "user/plane/save.h"
 
 /* 2026-11-30T18:43:00Z */
 static const char *stamp(uint64_t unix_ns, char text[static 32])
@@ -92,6 +95,25 @@ static void note_interface(const struct ls_state_interface *row,
 			interface->name, since);
 }
 
+static void note_timed(struct ls_plane_status *status)
+{
+	char left[LS_HUMAN_TEXT];
+
+	if (status->off_ns)
+		degrade(status,
+			"off for another %s: nothing is dropped; 'loadshed on' ends it at once",
+			ls_human_time(status->off_ns, left));
+	if (status->panic_ns)
+		degrade(status,
+			"panic for another %s: a strict preset beside the policy; 'loadshed on' ends it at once",
+			ls_human_time(status->panic_ns, left));
+	if (status->confirm_ns)
+		degrade(status,
+			"generation %" PRIu64
+			" waits to be confirmed for another %s, else the previous policy is back; 'loadshed policy confirm' keeps it",
+			status->generation, ls_human_time(status->confirm_ns, left));
+}
+
 static void note_instance(struct ls_plane *plane, struct ls_plane_status *status)
 {
 	const struct ls_control *control = ls_plane_control_rw(plane);
@@ -99,6 +121,7 @@ static void note_instance(struct ls_plane *plane, struct ls_plane_status *status
 	const struct ls_state_half *half = &state->half[ls_plane_half(plane)];
 	char since[32];
 
+	note_timed(status);
 	if (status->attach_monitor)
 		degrade(status, "nothing is dropped since %s: attached with --monitor",
 			stamp(state->made_ns, since));
@@ -117,19 +140,28 @@ static void note_instance(struct ls_plane *plane, struct ls_plane_status *status
 			(uint64_t)control->bans_lost, stamp(state->made_ns, since));
 }
 
-static uint64_t confirm_left(const struct ls_plane *plane)
+/* What would be attached at boot and is not attached now. */
+static void note_saved(const struct ls_plane *plane, struct ls_plane_status *status)
 {
-	const struct ls_control *control = ls_plane_control_rw(plane);
-	const uint64_t until_ns = control->confirm_until >> LS_TICKS_PER_NS_SHIFT;
-	const uint64_t now_ns = ls_plane_now(plane);
+	_cleanup_saved_attach_ struct ls_saved_attach saved = { 0 };
 
-	return control->word & LS_WORD_TIMED && until_ns > now_ns ? until_ns - now_ns : 0;
+	if (ls_save_read_attach(plane->instance, &saved, NULL) < 0)
+		return;
+	for (size_t i = 0; i < saved.n_interfaces; i++) {
+		const char *name = saved.interfaces[i].name;
+		size_t k = 0;
+		while (k < status->n_interfaces && strcmp(status->interfaces[k].name, name) != 0)
+			k++;
+		if (k == status->n_interfaces)
+			degrade(status,
+				"%s: saved, but not attached; 'loadshed restore' attaches it, 'loadshed detach %s' forgets it",
+				name, name);
+	}
 }
 
 int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct ls_error *error)
 {
 	const struct ls_state *state = ls_plane_state(plane);
-	const struct ls_control *control = ls_plane_control_rw(plane);
 	const struct ls_state_half *half = &state->half[ls_plane_half(plane)];
 	struct ls_plane_status status = { 0 };
 	uint8_t digest[32];
@@ -141,14 +173,18 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 	snprintf(status.instance, sizeof(status.instance), "%.31s", state->instance);
 	snprintf(status.version, sizeof(status.version), "%.31s", state->version);
 	status.generation = ls_plane_generation(plane);
-	status.monitor = control->word & LS_WORD_MONITOR;
+	status.monitor = ls_plane_word(plane) & LS_WORD_MONITOR;
 	status.attach_monitor = state->flags & LS_STATE_MONITOR;
 	status.other_build = memcmp(digest, state->object_sha256, sizeof(digest)) != 0;
 	memcpy(status.policy_sha256, half->sha256, sizeof(status.policy_sha256));
 	status.published_ns = half->since_ns;
 	status.made_ns = state->made_ns;
 	status.sources = state->sources;
-	status.confirm_ns = confirm_left(plane);
+	status.confirm_ns = ls_plane_pending(plane);
+	status.off_ns = ls_plane_off_left(plane);
+	status.panic_ns = ls_plane_panic_left(plane);
+	status.previous =
+		state->words[!ls_plane_half(plane)] ? state->half[!ls_plane_half(plane)].number : 0;
 	note_instance(plane, &status);
 	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
 		if (!state->interfaces[i].ifindex)
@@ -157,6 +193,7 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 		read_interface(plane, &state->interfaces[i], interface);
 		note_interface(&state->interfaces[i], interface, &status);
 	}
+	note_saved(plane, &status);
 	*ret = status;
 	return 0;
 }

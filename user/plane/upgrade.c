@@ -127,6 +127,7 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 		memcpy(state->object_sha256, digest, sizeof(digest));
 		snprintf(state->version, sizeof(state->version), "%s", LS_VERSION);
 		state->upgraded_ns = ls_now_unix();
+		state->flags |= LS_STATE_TIMED;
 		ls_warnings_add(
 			notes,
 			"the program of another build (%.31s) was replaced by this one's (%s) on %zu interface(s); state kept",
@@ -154,7 +155,10 @@ static int carry_bans(struct ls_plane *old, struct ls_plane *fresh, struct ls_er
 	if (old->maps[LS_MAP_BANS].value_bytes == sizeof(struct ls_bans) &&
 	    old->maps[LS_MAP_CONTROL].value_bytes == sizeof(struct ls_control))
 		return ls_bans_carry(old, fresh, error);
-	return ls_save_read_bans(fresh, error);
+	_cleanup_free_ struct ls_ban_entry *saved = NULL;
+	size_t count = 0;
+	const int r = ls_save_read_bans(old->instance, &saved, &count, error);
+	return r < 0 ? r : ls_bans_put(fresh, saved, count, error);
 }
 
 /* Rows and banks of the interfaces that move over. */

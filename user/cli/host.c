@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "user/cli/host.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "user/base/cleanup.h"
+
+static size_t add(struct ls_host_address *list, size_t count, size_t room, const char *text,
+		  const char *what)
+{
+	struct ls_prefix address;
+
+	if (count == room || ls_prefix_parse(text, strcspn(text, "%"), &address) != LS_PREFIX_OK)
+		return count;
+	for (size_t i = 0; i < count; i++)
+		if (ls_prefix_equal(&list[i].address, &address))
+			return count;
+	list[count] = (struct ls_host_address){ address, what };
+	return count + 1;
+}
+
+static size_t add_own(struct ls_host_address *list, size_t count, size_t room)
+{
+	struct ifaddrs *all = NULL;
+	char text[INET6_ADDRSTRLEN];
+
+	if (getifaddrs(&all) < 0)
+		return count;
+	for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+		const int family = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
+		const void *address = NULL;
+		if (family == AF_INET)
+			address = &((const struct sockaddr_in *)(const void *)one->ifa_addr)
+					   ->sin_addr;
+		if (family == AF_INET6)
+			address = &((const struct sockaddr_in6 *)(const void *)one->ifa_addr)
+					   ->sin6_addr;
+		if (address && inet_ntop(family, address, text, sizeof(text)))
+			count = add(list, count, room, text, "own address");
+	}
+	freeifaddrs(all);
+	return count;
+}
+
+/* "IFACE DESTINATION GATEWAY …": hexadecimal as it lies in memory. */
+static size_t add_gateways4(struct ls_host_address *list, size_t count, size_t room)
+{
+	_cleanup_fclose_ FILE *file = fopen("/proc/net/route", "re");
+	char line[512], text[INET_ADDRSTRLEN];
+	uint32_t gateway;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%*s %*8x %8x", &gateway) == 1 && gateway &&
+		    inet_ntop(AF_INET, &gateway, text, sizeof(text)))
+			count = add(list, count, room, text, "gateway");
+	return count;
+}
+
+/* "DESTINATION LENGTH SOURCE LENGTH NEXT-HOP …": 32 digits each. */
+static size_t add_gateways6(struct ls_host_address *list, size_t count, size_t room)
+{
+	_cleanup_fclose_ FILE *file = fopen("/proc/net/ipv6_route", "re");
+	char line[512], digits[33], text[INET6_ADDRSTRLEN];
+	struct in6_addr gateway;
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%*32s %*2s %*32s %*2s %32s", digits) != 1 || strlen(digits) != 32)
+			continue;
+		unsigned any = 0;
+		for (int i = 0; i < 16; i++) {
+			unsigned byte = 0;
+			(void)sscanf(digits + 2 * i, "%2x", &byte);
+			gateway.s6_addr[i] = (uint8_t)byte;
+			any |= byte;
+		}
+		if (any && inet_ntop(AF_INET6, &gateway, text, sizeof(text)))
+			count = add(list, count, room, text, "gateway");
+	}
+	return count;
+}
+
+static size_t add_resolvers(struct ls_host_address *list, size_t count, size_t room)
+{
+	_cleanup_fclose_ FILE *file = fopen("/etc/resolv.conf", "re");
+	char line[512], text[128];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, " nameserver %127s", text) == 1)
+			count = add(list, count, room, text, "resolver");
+	return count;
+}
+
+size_t ls_host_addresses(struct ls_host_address *list, size_t room)
+{
+	size_t count = add_own(list, 0, room);
+
+	count = add_gateways4(list, count, room);
+	count = add_gateways6(list, count, room);
+	return add_resolvers(list, count, room);
+}

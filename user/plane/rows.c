@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "user/plane/link.h"
+
+/*
+ * The rows of the interfaces in `ls_state`: who is attached. A row, a pin and a bank of counters belong together
+ * and go together.
+ */
+
+#include <string.h>
+
+#include <bpf/bpf.h>
+
+struct ls_state_interface *ls_row_of(const struct ls_plane *plane, uint32_t ifindex)
+{
+	struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++)
+		if (state->interfaces[i].ifindex == ifindex)
+			return &state->interfaces[i];
+	return NULL;
+}
+
+/* Whether the link of a row still has its device. */
+bool ls_row_is_alive(const struct ls_plane *plane, const struct ls_state_interface *row)
+{
+	uint32_t ifindex = 0, link_id, program_id;
+	_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
+
+	return fd >= 0 && ls_link_info(fd, &ifindex, &link_id, &program_id) == 0 && ifindex != 0;
+}
+
+/* Takes the way to its counters from an interface; the bank keeps what it counted. */
+static void clear_bank(const struct ls_plane *plane, uint32_t ifindex)
+{
+	struct ls_bank_abi *bank = &ls_plane_control_rw(plane)->bank[ifindex % LS_BANK_SLOTS];
+
+	if (bank->ifindex == ifindex)
+		__atomic_store_n(&bank->ifindex, 0, __ATOMIC_RELEASE);
+}
+
+/* Forgets an interface: its row, its pin, its bank. The link must be detached, or dead. */
+void ls_row_drop(struct ls_plane *plane, struct ls_state_interface *row)
+{
+	const unsigned bank = row->bank;
+
+	clear_bank(plane, row->ifindex);
+	(void)ls_pins_remove_link(plane->directory, row->ifindex);
+	if (bank) {
+		ls_grace_period();
+		ls_counters_retire(plane, bank);
+	}
+	memset(row, 0, sizeof(*row));
+}
+
+/* Takes out what a killed attach left half done. */
+void ls_rows_drop_pending(struct ls_plane *plane)
+{
+	struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		struct ls_state_interface *row = &state->interfaces[i];
+		if (!row->ifindex || !(row->flags & LS_STATE_F_PENDING))
+			continue;
+		_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
+		if (fd >= 0)
+			bpf_link_detach(fd);
+		ls_row_drop(plane, row);
+	}
+}
+
+/* Takes out interfaces that have vanished. */
+void ls_rows_drop_dead(struct ls_plane *plane)
+{
+	struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++)
+		if (state->interfaces[i].ifindex &&
+		    !ls_row_is_alive(plane, &state->interfaces[i])) {
+			ls_plane_forget(plane, state->interfaces[i].name);
+			ls_row_drop(plane, &state->interfaces[i]);
+		}
+}
