@@ -65,3 +65,8 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/twin/host.c $(FUZZ_SOURCES)
 	$(call say,TEST  $@)
 	$(Q)$(CLANG) -O1 -g $(SANITIZE) -fsanitize=fuzzer -Itests/twin/include $(filter-out -MMD -MP -Werror,$(TEST_CFLAGS)) \
 		-o $@ $^ -lcmocka -lyaml
+
+# Another kernel, in emulation: not part of `make check`, since it fetches a kernel of 70 MB.
+.PHONY: vm
+vm: all
+	@tests/vm/run.sh
