@@ -27,27 +27,40 @@ USER_OBJECTS := $(USER_SOURCES:%.c=$(BUILD)/%.o)
 # Everything but main: what tests link.
 LIBRARY_OBJECTS := $(filter-out $(BUILD)/user/cli/main.o,$(USER_OBJECTS))
 
+# One line for each step; `make V=1` shows the commands.
+ifeq ($(V),1)
+say =
+Q =
+else
+say = @echo '  $(1)'
+Q = @
+endif
+
 .PHONY: all demo check bench install clean deps
 all: $(BUILD)/loadshed
 
 $(BUILD)/loadshed: $(USER_OBJECTS)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(USER_LIBS)
+	$(call say,LINK  $@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(USER_LIBS)
 
 $(BUILD)/libloadshed.a: $(LIBRARY_OBJECTS)
-	rm -f $@
-	ar rcs $@ $^
+	$(Q)rm -f $@
+	$(Q)ar rcs $@ $^
 
 $(BUILD)/user/%.o: user/%.c $(BUILD)/loadshed.skel.h
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(USER_CFLAGS) -c -o $@ $<
+	$(call say,CC    $<)
+	$(Q)$(CC) $(CFLAGS) $(USER_CFLAGS) -c -o $@ $<
 
 $(BUILD)/loadshed.bpf.o: bpf/loadshed.bpf.c
 	@mkdir -p $(@D)
-	$(CLANG) $(BPF_CFLAGS) -c -o $@ $<
+	$(call say,BPF   $<)
+	$(Q)$(CLANG) $(BPF_CFLAGS) -c -o $@ $<
 
 $(BUILD)/loadshed.skel.h: $(BUILD)/loadshed.bpf.o
-	$(BPFTOOL) gen skeleton $< name ls_skeleton > $@.tmp
-	mv $@.tmp $@
+	$(call say,SKEL  $@)
+	$(Q)$(BPFTOOL) gen skeleton $< name ls_skeleton > $@.tmp
+	$(Q)mv $@.tmp $@
 
 demo:
 	@scripts/deps.sh demo

@@ -133,8 +133,8 @@ LS_INLINE void ls_report(const struct ls_job *job)
 	ls_replay.limit = job->limit;
 	ls_replay.family = job->packet.family;
 	ls_replay.class_index = (__u16)job->class_index;
-	ls_replay.source_high = job->packet.source.high;
-	ls_replay.source_low = job->packet.source.low;
+	ls_replay.source_high = job->packet.family ? job->packet.source.high : 0;
+	ls_replay.source_low = job->packet.family ? job->packet.source.low : 0;
 }
 
 LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)

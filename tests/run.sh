@@ -25,7 +25,7 @@ plain() {
 }
 
 suite() {
-	local name=$1 log=$LOGS/$1.log start=$SECONDS
+	local name=$1 log=$LOGS/${1//\//-}.log start=$SECONDS
 	shift
 	if [ ${#chosen[@]} -gt 0 ] && [[ " ${chosen[*]} " != *" $name "* ]]; then
 		return

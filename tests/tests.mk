@@ -19,23 +19,27 @@ unit-tests: $(UNIT_TESTS) $(TWIN_TESTS)
 
 $(BUILD)/asan/user/%.o: user/%.c $(BUILD)/loadshed.skel.h
 	@mkdir -p $(@D)
-	$(CC) -O1 -g $(USER_CFLAGS) $(SANITIZE) -c -o $@ $<
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O1 -g $(USER_CFLAGS) $(SANITIZE) -c -o $@ $<
 
 $(BUILD)/asan/libloadshed.a: $(ASAN_OBJECTS)
-	rm -f $@
-	ar rcs $@ $^
+	$(Q)rm -f $@
+	$(Q)ar rcs $@ $^
 
 $(BUILD)/tests/twin/host.o: tests/twin/host.c
 	@mkdir -p $(@D)
-	$(CC) -O1 -g $(SANITIZE) -Itests/twin/include $(TEST_CFLAGS) -c -o $@ $<
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O1 -g $(SANITIZE) -Itests/twin/include $(TEST_CFLAGS) -c -o $@ $<
 
 $(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/asan/libloadshed.a
 	@mkdir -p $(@D)
-	$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/asan/libloadshed.a -lcmocka $(USER_LIBS) -lm
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/asan/libloadshed.a -lcmocka $(USER_LIBS) -lm
 
 $(BUILD)/tests/twin/%: tests/twin/%.c $(BUILD)/tests/twin/host.o $(BUILD)/asan/libloadshed.a
 	@mkdir -p $(@D)
-	$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/tests/twin/host.o \
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/tests/twin/host.o \
 		$(BUILD)/asan/libloadshed.a -lcmocka -lpthread $(USER_LIBS)
 
 # Its twin is the kernel alone: the host build brings a look-up of its own, which would stand before libbpf's.
@@ -46,7 +50,8 @@ $(BUILD)/tests/twin/test_explain: tests/twin/test_explain.c $(BUILD)/asan/libloa
 tools: $(BUILD)/tests/kern/verified
 $(BUILD)/tests/kern/verified: tests/kern/verified.c
 	@mkdir -p $(@D)
-	$(CC) -O2 $(TEST_CFLAGS) -o $@ $< -lbpf
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $< -lbpf
 
 # Fuzzing: not part of `make check`, since it has no end. FUZZ_SECONDS each; a crash leaves its input behind.
 FUZZ_SECONDS ?= 60
@@ -62,5 +67,11 @@ fuzz: $(FUZZ_TARGETS)
 
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/twin/host.c $(FUZZ_SOURCES)
 	@mkdir -p $(@D)
-	$(CLANG) -O1 -g $(SANITIZE) -fsanitize=fuzzer -Itests/twin/include $(filter-out -MMD -MP -Werror,$(TEST_CFLAGS)) \
+	$(call say,TEST  $@)
+	$(Q)$(CLANG) -O1 -g $(SANITIZE) -fsanitize=fuzzer -Itests/twin/include $(filter-out -MMD -MP -Werror,$(TEST_CFLAGS)) \
 		-o $@ $^ -lcmocka -lyaml
+
+# Another kernel, in emulation: not part of `make check`, since it fetches a kernel of 70 MB.
+.PHONY: vm
+vm: all
+	@tests/vm/run.sh

@@ -36,20 +36,14 @@ __attribute__((noinline)) int ls_icmp_admits(struct ls_job *job)
 	struct ls_limit_abi limit = LS_ICMP_LIMIT;
 	__u32 factor = job->factor;
 	job->factor = 0; /* the budget is the program's, not the policy's: NAT does not change it */
-	int admits = 0;
-#pragma clang loop unroll(disable)
-	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
-		struct ls_pending pending = { 0 };
-		if (ls_ask(job, &limit, LS_CLASS_SLOT_ICMP_ERRORS, &pending) != LS_ASK_OK)
-			break;
-		/* In the crowd it is an ordinary packet, so that a spoofed flood gains nothing. */
-		if (pending.at != LS_AT_WAY && pending.at != LS_AT_FREE_WAY)
-			break;
-		if (ls_commit_once(job, &limit, &pending)) {
-			admits = 1;
-			break;
-		}
-	}
+	struct ls_pending pending = { 0 };
+	int admits = ls_ask(job, &limit, LS_CLASS_SLOT_ICMP_ERRORS, &pending) == LS_ASK_OK;
+	/* In the crowd it is an ordinary packet, so that a spoofed flood gains nothing; and so it is when another
+	 * CPU got ahead, which costs a source with errors on two CPUs a place in its budget now and then. */
+	if (pending.at != LS_AT_WAY && pending.at != LS_AT_FREE_WAY)
+		admits = 0;
+	if (admits)
+		admits = ls_commit_once(job, &limit, &pending);
 	job->factor = factor;
 	return admits;
 }

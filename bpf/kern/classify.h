@@ -13,8 +13,10 @@
 
 LS_INLINE __u32 ls_row_at(const struct ls_job *job, __u32 chunk, __u32 place)
 {
-	const struct ls_rows_abi *rows = &ls_static.tables.ports[(job->half & 1) * LS_CHUNKS];
-	return rows[chunk].row[place & (LS_ROW_CHUNK - 1)];
+	__u64 index = ls_bounded((job->half & 1) * LS_CHUNKS + chunk, 256);
+	if (index >= 2 * LS_CHUNKS)
+		return 0;
+	return ls_static.tables.ports[index].row[place & (LS_ROW_CHUNK - 1)];
 }
 
 LS_INLINE __u32 ls_row_port(const struct ls_job *job)
@@ -56,7 +58,8 @@ LS_INLINE __u32 ls_row_flags(const struct ls_job *job)
 LS_INLINE __u64 ls_row_word(__u32 half, __u32 word, __u32 row)
 {
 	return ls_static.tables
-		.rows[((half & 1) * LS_CLASS_WORDS + word) * LS_ROWS + (row & (LS_ROWS - 1))];
+		.rows[ls_bounded((half * LS_CLASS_WORDS + word) * LS_ROWS + (row & (LS_ROWS - 1)),
+				 2 * LS_CLASS_WORDS * LS_ROWS)];
 }
 
 /*

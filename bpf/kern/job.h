@@ -50,9 +50,9 @@ LS_INLINE struct ls_cpu *ls_cpu_of(__u32 number)
 
 LS_INLINE struct ls_class_abi *ls_job_class(const struct ls_job *job)
 {
-	struct ls_class_abi *class =
-		&ls_static.tables.classes[(job->half & 1) * LS_CLASSES +
-					  (job->class_index & (LS_CLASSES - 1))];
+	__u64 index = ls_bounded(job->half * LS_CLASSES + (job->class_index & (LS_CLASSES - 1)),
+				 2 * LS_CLASSES);
+	struct ls_class_abi *class = &ls_static.tables.classes[index];
 	LS_REBASE(class);
 	return class;
 }

@@ -251,8 +251,7 @@ LS_INLINE void ls_refused(struct ls_job *job, struct ls_class_abi *class, __u32 
 	int crowd = answer == LS_ASK_CROWD;
 	job->reason = crowd ? LS_REASON_CROWD : LS_REASON_LIMIT;
 	job->limit = (__u8)index;
-	/* Opaque, or the compiler leaves the mask out for a bound that the verifier does not follow. */
-	job->counter = class->limit[ls_opaque(index) & (LS_CLASS_LIMITS - 1)].counter +
+	job->counter = class->limit[ls_bounded(index, LS_CLASS_LIMITS)].counter +
 		       (monitors ? LS_LIMIT_COUNTER_WOULD : LS_LIMIT_COUNTER_DROP) +
 		       (crowd ? LS_LIMIT_COUNTER_CROWD_DROP - LS_LIMIT_COUNTER_DROP : 0);
 	/* A monitored class never bans, an address of many users is never banned, and the crowd's

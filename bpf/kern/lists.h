@@ -167,7 +167,8 @@ LS_INLINE __u32 ls_label(const struct ls_job *job, struct ls_address address)
 
 LS_INLINE struct ls_label_abi *ls_label_of(const struct ls_job *job, __u32 label)
 {
-	return &ls_static.tables.labels[(job->half & 1) * LS_LABELS + (label & (LS_LABELS - 1))];
+	return &ls_static.tables.labels[ls_bounded(
+		job->half * LS_LABELS + (label & (LS_LABELS - 1)), 2 * LS_LABELS)];
 }
 
 #endif

@@ -169,9 +169,8 @@ __attribute__((noinline)) int ls_way_to_claim(const struct ls_job *job, __u32 ta
 			return (int)i;
 		if ((key ^ for_key) < LS_SLOTS)
 			continue;
-		const struct ls_slot_abi *slot =
-			&ls_static.tables
-				 .slots[(job->half & 1) * LS_SLOTS + (__u32)(key & (LS_SLOTS - 1))];
+		const struct ls_slot_abi *slot = &ls_static.tables.slots[ls_bounded(
+			job->half * LS_SLOTS + (key & (LS_SLOTS - 1)), 2 * LS_SLOTS)];
 		__u32 share = ls_share(job, slot, table, state, first + i);
 		if (!share)
 			return (int)i;

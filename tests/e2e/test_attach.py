@@ -316,6 +316,26 @@ def made_anew(test):
     check_equal("bans", [ban["source"] for ban in lab.bans()], [OTHER])
 
 
+@case("A: stats --watch ends with the instance that it watches, and follows one that is made anew")
+def watched(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    lab.flood("--from", SOURCE, "--packets", 1000)
+    command = ["ip", "netns", "exec", lab.name + "-srv", LOADSHED, "-I", lab.instance, "stats", "--watch"]
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    test.stack.callback(watching.kill)
+    watching.stdout.readline()  # it has read the first instance
+    lab.ls("detach", "--all")
+    lab.attach(DENY)
+    rates = [line.split()[1] for line in (watching.stdout.readline().decode() for _ in range(40))
+             if line.startswith("seen")]
+    check(rates and all(rate in map(str, range(50)) for rate in rates),
+          "packets per second of an idle interface: %r" % rates)
+    lab.ls("detach", "--all")
+    err = watching.communicate(timeout=10)[1].decode()
+    check(watching.returncode == 1 and "nothing is attached" in err, "%r: %r" % (watching.returncode, err))
+
+
 @case("A-19 who may not look is not told that nothing is attached")
 def may_not_look(test):
     lab = test.lab()

@@ -19,10 +19,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	static uint8_t *pages;
 	static uint64_t now = 1700000000 * TWIN_SECOND;
 	if (!pages) {
-		twin_start(1, "version: 1\nallow: [192.0.2.0/24]\ndeny: ['2001:db8::/32']\nclasses:\n"
-			      "  - name: a\n    match: { ports: [53], vlan: 7, tcp_flags: [syn] }\n"
-			      "    limits: [ { rate: 9/s }, { per: flow, name: b, rate: 9/s } ]\n"
-			      "  - name: b\n    match: any\n    limits: [ { rate: 99/s } ]\n");
+		twin_start(1,
+			   "version: 1\nallow: [192.0.2.0/24]\ndeny: ['2001:db8::/32']\nclasses:\n"
+			   "  - name: a\n    match: { ports: [53], vlan: 7, tcp_flags: [syn] }\n"
+			   "    limits: [ { rate: 9/s }, { per: flow, name: b, rate: 9/s } ]\n"
+			   "  - name: b\n    match: any\n    limits: [ { rate: 99/s } ]\n");
 		pages = ls_host_frame(2 * PAGE);
 		mprotect(pages + PAGE, PAGE, PROT_NONE);
 		ls_host_set_epoch(now, now);

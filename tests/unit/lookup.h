@@ -20,8 +20,8 @@ static inline int lookup_host4(const struct ls_image *image, uint32_t address, u
 	const uint64_t x = masked ^ length * 0x9E3779B9U;
 
 	for (unsigned choice = 0; choice < 2; choice++) {
-		const uint64_t bucket =
-			x * generation->seed[choice] >> (64 - generation->hosts4_bits);
+		const uint64_t bucket = x * generation->seed[choice] >>
+					(64 - generation->hosts4_bits);
 		const struct ls_line *line = &image->lines[generation->hosts4 + bucket];
 
 		for (unsigned i = 0; i < 8; i++)

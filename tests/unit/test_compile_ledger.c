@@ -115,7 +115,7 @@ static void bans_have_a_slot_that_survives_an_edited_rule(void **state)
 	assert_int_equal(image->classes[0].ban_slot, 0);
 	assert_int_not_equal(slot, 0);
 	assert_int_not_equal(slot, image->classes[1].limit[0].slot);
-	assert_int_equal(image->classes[1].flags, LS_CLASS_F_BAN);
+	assert_int_equal(image->classes[1].flags & LS_CLASS_F_BAN, LS_CLASS_F_BAN);
 	assert_int_equal(image->classes[1].ban_after, 100);
 	assert_true(image->classes[1].ban_within_ticks == 640 * LS_NS_PER_S);
 	assert_true(image->classes[1].ban_for_ns == 600 * LS_NS_PER_S);
@@ -356,8 +356,8 @@ static void check_image(const struct ls_policy *policy, const struct ls_image *i
 		assert_false(class_slots[class->slot]);
 		class_slots[class->slot] = true;
 		for (unsigned j = 0; j <= class->n_limits; j++) {
-			const uint16_t slot =
-				j < class->n_limits ? class->limit[j].slot : class->ban_slot;
+			const uint16_t slot = j < class->n_limits ? class->limit[j].slot
+								  : class->ban_slot;
 
 			if (j < class->n_limits)
 				check_block(counters, class->limit[j].counter, LS_LIMIT_COUNTERS);

@@ -224,10 +224,10 @@ static void states_that_live_longer_than_10_s_go_to_the_long_table(void **state)
 		uint64_t burst_or_window_s; /* the bucket fills with 1/s */
 		uint8_t table;
 	} cases[] = {
-		{ LS_TOKEN_BUCKET, 10, LS_TABLE_SHORT }, { LS_TOKEN_BUCKET, 11, LS_TABLE_LONG },
-		{ LS_FIXED_WINDOW, 10, LS_TABLE_SHORT }, { LS_FIXED_WINDOW, 11, LS_TABLE_LONG },
+		{ LS_TOKEN_BUCKET, 10, LS_TABLE_SHORT },  { LS_TOKEN_BUCKET, 11, LS_TABLE_LONG },
+		{ LS_FIXED_WINDOW, 10, LS_TABLE_SHORT },  { LS_FIXED_WINDOW, 11, LS_TABLE_LONG },
 		{ LS_SLIDING_WINDOW, 5, LS_TABLE_SHORT }, { LS_SLIDING_WINDOW, 6, LS_TABLE_LONG },
-		{ LS_SLIDING_LOG, 1, LS_TABLE_LOG }, { LS_SLIDING_LOG, 3600, LS_TABLE_LOG },
+		{ LS_SLIDING_LOG, 1, LS_TABLE_LOG },	  { LS_SLIDING_LOG, 3600, LS_TABLE_LOG },
 	};
 
 	(void)state;

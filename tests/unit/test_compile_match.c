@@ -14,7 +14,7 @@
 
 /* Values where tables and chunks begin and end, so that random classes and packets meet there. */
 static const uint16_t port_pool[] = {
-	0,    1,    52,	  53,	54,    80,    443,   4095,  4096,
+	0,    1,    52,	  53,	 54,	80,    443,   4095,  4096,
 	4097, 8000, 8099, 32767, 32768, 61439, 61440, 65534, 65535,
 };
 static const uint8_t protocol_pool[] = { 0, 1, 6, 17, 47, 50, 58, 132, 255 };

@@ -199,31 +199,56 @@ static int print_stats(const struct ls_stats *now, const struct ls_stats *before
 	return ls_cli_flush();
 }
 
-/* A reading each second until the reader goes away or the process is ended. */
-static int watch(struct ls_cli *cli, struct ls_plane *plane)
+/* One reading, and when the tables that it is of were made. */
+static int read_once(struct ls_cli *cli, struct ls_stats *ret, uint64_t *ret_made_ns)
+{
+	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
+	_cleanup_(ls_plane_status_fini) struct ls_plane_status status = { 0 };
+	struct ls_error error = LS_ERROR_INIT;
+	const int r = ls_plane_open(cli->instance, LS_PLANE_READ, &plane, &error);
+
+	if (r == LS_PLANE_E_ABSENT)
+		return ls_cli_absent(cli);
+	if (r < 0 || ls_plane_status(plane, &status, &error) < 0 ||
+	    ls_stats_read(plane, cli->interface, ret, &error) < 0)
+		return ls_cli_fail(&error);
+	*ret_made_ns = status.made_ns;
+	return LS_EXIT_DONE;
+}
+
+/*
+ * A reading each second until the reader goes away or the process is ended. The instance is opened each time:
+ * once detached it is gone, and what is attached after that counts from zero.
+ */
+static int watch(struct ls_cli *cli)
 {
 	_cleanup_stats_ struct ls_stats before = { 0 };
-	struct ls_error error = LS_ERROR_INIT;
+	uint64_t before_made_ns = 0, now_made_ns = 0;
 	const bool is_terminal = isatty(STDOUT_FILENO);
+	int r = read_once(cli, &before, &before_made_ns);
 
-	if (ls_stats_read(plane, cli->interface, &before, &error) < 0)
-		return ls_cli_fail(&error);
-	for (;;) {
+	while (r == LS_EXIT_DONE) {
 		_cleanup_stats_ struct ls_stats now = { 0 };
 		nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
-		if (ls_stats_read(plane, cli->interface, &now, &error) < 0)
-			return ls_cli_fail(&error);
-		if (is_terminal)
-			fputs("\033[H\033[J", stdout);
-		const int r = print_stats(&now, &before, now.read_ns - before.read_ns);
+		r = read_once(cli, &now, &now_made_ns);
 		if (r != LS_EXIT_DONE)
 			return r;
+		if (now_made_ns != before_made_ns) {
+			const uint64_t read_ns = before.read_ns;
+			ls_stats_fini(&before);
+			before.read_ns = read_ns;
+			before_made_ns = now_made_ns;
+		}
+		if (is_terminal)
+			fputs("\033[H\033[J", stdout);
+		r = print_stats(&now, &before, now.read_ns - before.read_ns);
 		if (!is_terminal)
 			putchar('\n');
 		ls_stats_fini(&before);
 		before = now;
 		now = (struct ls_stats){ 0 };
 	}
+	return r;
 }
 
 int ls_cmd_stats(struct ls_cli *cli)
@@ -236,13 +261,13 @@ int ls_cmd_stats(struct ls_cli *cli)
 	if (cli->json && ls_cli_has(cli, LS_OPTION_WATCH))
 		return ls_cli_usage(
 			"--watch shows tables; for JSON, call 'stats -o json' again and again");
+	if (ls_cli_has(cli, LS_OPTION_WATCH))
+		return watch(cli);
 	const int r = ls_plane_open(cli->instance, LS_PLANE_READ, &plane, &error);
 	if (r == LS_PLANE_E_ABSENT)
 		return ls_cli_absent(cli);
 	if (r < 0)
 		return ls_cli_fail(&error);
-	if (ls_cli_has(cli, LS_OPTION_WATCH))
-		return watch(cli, plane);
 	if (ls_stats_read(plane, cli->interface, &stats, &error) < 0)
 		return ls_cli_fail(&error);
 	return cli->json ? ls_cli_print_json(stats_json(&stats)) : print_stats(&stats, &none, 0);

@@ -340,7 +340,8 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
 	if (cpus < 0)
 		return ls_error_set_errno(error, -cpus, "cannot count the possible CPUs");
 	if (cpus > LS_CPUS)
-		return ls_error_set(error, "cannot run on %d possible CPUs: this build has records for %d",
+		return ls_error_set(error,
+				    "cannot run on %d possible CPUs: this build has records for %d",
 				    cpus, LS_CPUS);
 	skeleton = ls_skeleton__open();
 	if (!skeleton)

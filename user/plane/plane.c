@@ -32,7 +32,9 @@ const char *ls_map_name(enum ls_map map)
 	};
 
 	/* Two are sections of the object. */
-	return map == LS_MAP_CONTROL ? "ls_control" : map == LS_MAP_TABLES ? "ls_tables" : names[map];
+	return map == LS_MAP_CONTROL  ? "ls_control"
+	       : map == LS_MAP_TABLES ? "ls_tables"
+				      : names[map];
 }
 
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
