@@ -30,6 +30,7 @@ struct at {
 	const struct ls_verb *verb;
 	const char *word;   /* first word of a verb of two, while the second is missing */
 	size_t n_arguments; /* before the cursor */
+	bool is_lost;	    /* a word was no verb */
 	unsigned given;	    /* options before the cursor */
 };
 
@@ -301,12 +302,11 @@ static void pass_word(struct at *at, const char *word)
 {
 	if (at->verb) {
 		at->n_arguments++;
-	} else if (at->word) {
-		at->verb = find_verb(at->word, word);
-	} else if (is_group(word)) {
+	} else if (!at->word && is_group(word)) {
 		at->word = word;
 	} else {
-		at->verb = find_verb(word, NULL);
+		at->verb = at->word ? find_verb(at->word, word) : find_verb(word, NULL);
+		at->is_lost = at->is_lost || !at->verb;
 	}
 }
 
@@ -330,7 +330,9 @@ int ls_cmd_complete(struct ls_cli *cli)
 			pass_word(&at, word);
 		}
 	}
-	if (wanted) {
+	if (at.is_lost) {
+		return LS_EXIT_DONE;
+	} else if (wanted) {
 		offer_kind(&at, wanted, strlen(wanted));
 	} else if (strncmp(at.current, "--", 2) == 0 && strchr(at.current, '=')) {
 		static char prefix[40];
