@@ -86,6 +86,7 @@ static inline bool ls_cli_has(const struct ls_cli *cli, enum ls_option option)
 }
 
 /* The verbs' functions, by file. */
+int ls_cmd_check(struct ls_cli *cli);
 int ls_cmd_attach(struct ls_cli *cli);
 int ls_cmd_detach(struct ls_cli *cli);
 int ls_cmd_status(struct ls_cli *cli);

@@ -16,7 +16,8 @@
 /* In the order of the help. */
 const struct ls_verb ls_verbs[] = {
 	{ "check", "[IFACE…]", 0, MANY, 0, 0, false,
-	  "look whether this host can run it, before anything is attached", "check eth0", NULL },
+	  "look whether this host can run it, before anything is attached", "check eth0",
+	  ls_cmd_check },
 	{ "attach", "IFACE…", 1, MANY,
 	  LS_BIT(POLICY) | LS_BIT(MODE) | LS_BIT(MONITOR) | LS_BIT(REPLACE) | LS_BIT(YES), 0, false,
 	  "put the program on interfaces, all or none", "attach eth0 --policy policy.yaml",
