@@ -87,6 +87,22 @@ def again(test):
         check_equal("bans", lab.bans(), [])
 
 
+@case("W-01 restore by hand does not cut the session that it is typed in")
+def session(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    lab.ls("ban", "add", "192.0.2.1", "--for", "1h")
+    for address in (SOURCE, "192.0.2.1"):
+        lose_pins(lab)
+        env = dict(os.environ, SSH_CONNECTION=address + " 50000 10.9.0.1 22")
+        result = lab.ls("restore", code=1, env=env)
+        check(address in result.err and "--yes" in result.err, "stderr: %r" % result.err)
+        check_equal("program", program_on(lab), None)
+        lab.ls("restore", "--yes", env=env)
+        check(is_enforced(lab), "--yes does not restore")
+        lab.ls("restore", env=env)  # nothing changes, so nothing is cut
+
+
 @case("S-06 nothing saved is nothing to do")
 def nothing(test):
     lab = test.lab()
