@@ -4,7 +4,7 @@
 #   make demo      installs what is missing, builds, and shows a flood being shed in a lab of namespaces
 #   make check     installs what is missing, builds, and runs every test this machine can run
 #   make bench     the speed rows, as ratios to a bare XDP_DROP and to named alternatives
-#   make install   copies the program (PREFIX, DESTDIR)
+#   make install   program, units, manual pages, completions, examples (PREFIX, DESTDIR); uninstall removes them
 
 CC ?= gcc
 CLANG ?= clang
@@ -36,7 +36,7 @@ say = @echo '  $(1)'
 Q = @
 endif
 
-.PHONY: all demo check bench install clean deps
+.PHONY: all demo check bench install uninstall clean deps
 all: $(BUILD)/loadshed
 
 $(BUILD)/loadshed: $(USER_OBJECTS)
@@ -77,8 +77,39 @@ bench:
 	@$(MAKE) --no-print-directory all
 	@tests/bench/run.sh
 
-install: all
-	install -D -m 755 $(BUILD)/loadshed $(DESTDIR)$(PREFIX)/sbin/loadshed
+# The manual of the verbs is printed by the program itself, from the tables that its help is made of.
+$(BUILD)/loadshed.8: user/share/loadshed.8.in $(BUILD)/loadshed
+	$(BUILD)/loadshed __manual > $@.verbs
+	sed -e '/^@VERBS@$$/{r $@.verbs' -e 'd}' -e 's/@VERSION@/$(VERSION)/' $< > $@
+
+# The unit is written for the default PREFIX; that of an instance differs in two lines.
+UNIT_PATH = s|/usr/local/sbin/|$(PREFIX)/sbin/|
+UNIT_INSTANCE = s|/loadshed restore|/loadshed -I %i restore|; s|^Description=.*|& (instance %i)|
+INSTALLED = sbin/loadshed share/man/man8/loadshed.8 share/man/man5/loadshed-policy.5 \
+	lib/systemd/system/loadshed.service lib/systemd/system/loadshed@.service \
+	share/bash-completion/completions/loadshed share/zsh/site-functions/_loadshed \
+	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/NEWS.md \
+	$(patsubst user/share/%,share/doc/loadshed/%,$(wildcard user/share/examples/*))
+
+install: all $(BUILD)/loadshed.8
+	cd $(DESTDIR)/ && mkdir -p $(sort $(dir $(INSTALLED:%=.$(PREFIX)/%)))
+	install -m 755 $(BUILD)/loadshed $(DESTDIR)$(PREFIX)/sbin/loadshed
+	install -m 644 $(BUILD)/loadshed.8 $(DESTDIR)$(PREFIX)/share/man/man8/
+	install -m 644 user/share/loadshed-policy.5 $(DESTDIR)$(PREFIX)/share/man/man5/
+	sed '$(UNIT_PATH)' user/share/loadshed.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/loadshed.service
+	sed '$(UNIT_PATH); $(UNIT_INSTANCE)' user/share/loadshed.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/loadshed@.service
+	$(BUILD)/loadshed completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadshed
+	$(BUILD)/loadshed completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_loadshed
+	$(BUILD)/loadshed completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loadshed.fish
+	install -m 644 user/share/guide.md user/share/NEWS.md $(DESTDIR)$(PREFIX)/share/doc/loadshed/
+	install -m 644 user/share/examples/* $(DESTDIR)$(PREFIX)/share/doc/loadshed/examples/
+	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
+
+# What is attached stays attached, and what is saved stays saved: 'loadshed detach --all' comes before this.
+uninstall:
+	rm -f $(INSTALLED:%=$(DESTDIR)$(PREFIX)/%)
+	@rmdir $(DESTDIR)$(PREFIX)/share/doc/loadshed/examples $(DESTDIR)$(PREFIX)/share/doc/loadshed 2>/dev/null || true
+	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 
 clean:
 	rm -rf $(BUILD)

@@ -89,6 +89,11 @@ rows_check() {
 		nft|has nft|nftables
 		iptables|has iptables|iptables
 		tc|has tc|iproute2
+		?strace|has strace|strace
+		?setpriv|has setpriv|util-linux
+		?mandoc|has mandoc|mandoc
+		?zsh|has zsh|zsh
+		?fish|has fish|fish
 		?clang 16|has clang-16|clang-16
 		?clang 19|has clang-19|clang-19
 		?sanitizers of clang|compgen -G /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer*|libclang-rt-dev / libclang-rt-19-dev / libclang-rt-18-dev / libclang-rt-16-dev / libclang-rt-14-dev

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Small policies and questions that several files of cases use."""
 
+import glob
 import json
+import os
+
+from harness import wait_for
 
 SOURCE, OTHER = "203.0.113.7", "198.51.100.9"
 DENY = "version: 1\ndeny: [203.0.113.7]\n"
@@ -21,3 +25,15 @@ def is_enforced(lab):
     lab.flood("--from", OTHER, "--packets", 5)
     got = sink.stop()["classes"]
     return got["bad"]["packets"] == 0 and got["good"]["packets"] == 5
+
+
+def lose_pins(lab):
+    """What a reboot does to the kernel's part: programs, links and maps are gone."""
+    for directory in glob.glob("/sys/fs/bpf/loadshed/%s@*" % lab.instance):
+        inode = os.stat("/run/netns/%s-srv" % lab.name).st_ino
+        if not directory.endswith("@%d" % inode):
+            continue
+        for name in os.listdir(directory):
+            os.unlink(os.path.join(directory, name))
+        os.rmdir(directory)
+    wait_for("no program on vs", lambda: program_on(lab) is None)

@@ -38,7 +38,12 @@ enum ls_exit {
 	X(FOR, "for", "TIME")                                                                      \
 	X(REASON, "reason", "TEXT")                                                                \
 	X(WATCH, "watch", "")                                                                      \
-	X(PACKETS, "packets", "")
+	X(PACKETS, "packets", "")                                                                  \
+	X(TO, "to", "ADDRESS")                                                                     \
+	X(PROTOCOL, "protocol", "NAME")                                                            \
+	X(PORT, "port", "NUMBER")                                                                  \
+	X(FROM_PORT, "from-port", "NUMBER")                                                        \
+	X(FLAGS, "flags", "FLAG,…")
 
 enum ls_option {
 #define LS_OPTION_ENUM(id, name, value) LS_OPTION_##id,
@@ -81,6 +86,7 @@ static inline bool ls_cli_has(const struct ls_cli *cli, enum ls_option option)
 }
 
 /* The verbs' functions, by file. */
+int ls_cmd_check(struct ls_cli *cli);
 int ls_cmd_attach(struct ls_cli *cli);
 int ls_cmd_detach(struct ls_cli *cli);
 int ls_cmd_status(struct ls_cli *cli);
@@ -103,6 +109,7 @@ int ls_cmd_panic(struct ls_cli *cli);
 int ls_cmd_off(struct ls_cli *cli);
 int ls_cmd_on(struct ls_cli *cli);
 int ls_cmd_stats(struct ls_cli *cli);
+int ls_cmd_explain(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);
 int ls_cmd_restore(struct ls_cli *cli);
 int ls_cmd_version(struct ls_cli *cli);

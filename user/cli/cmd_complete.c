@@ -21,7 +21,10 @@
 #include "user/plane/bans.h"
 #include "user/plane/plane.h"
 #include "user/plane/save.h"
+#include "user/policy/names.h"
 #include "user/policy/policy.h"
+
+#define INSTANCE "INSTANCE" /* what the value of -I is called here: other values are NAMEs, too */
 
 struct at {
 	const char *current;  /* what is typed of the word */
@@ -30,6 +33,7 @@ struct at {
 	const struct ls_verb *verb;
 	const char *word;   /* first word of a verb of two, while the second is missing */
 	size_t n_arguments; /* before the cursor */
+	bool is_lost;	    /* a word was no verb */
 	unsigned given;	    /* options before the cursor */
 };
 
@@ -131,6 +135,29 @@ static void offer_entries(const struct at *at, bool is_allow)
 	}
 }
 
+static void offer_protocols(const struct at *at)
+{
+	for (size_t i = 0; i < LS_PROTOCOL_NAMES; i++)
+		offer(at, ls_protocol_names[i], "protocol");
+}
+
+/* The next of a list: what is typed up to the last comma stays in front. */
+static void offer_flags(const struct at *at)
+{
+	static const char *const flags[] = {
+		"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"
+	};
+	const char *comma = strrchr(at->current, ',');
+	const int before = comma ? (int)(comma + 1 - at->current) : 0;
+
+	for (size_t i = 0; i < 2 * sizeof(flags) / sizeof(flags[0]); i++) {
+		char word[160];
+		snprintf(word, sizeof(word), "%.*s%s%s", before < 128 ? before : 128, at->current,
+			 i % 2 ? "no-" : "", flags[i / 2]);
+		offer(at, word, "");
+	}
+}
+
 static void offer_times(const struct at *at)
 {
 	static const char *const times[] = { "30s", "1m", "10m", "1h", "1d" };
@@ -158,10 +185,9 @@ static void offer_kind(const struct at *at, const char *kind, size_t length)
 		const char *name;
 		void (*offer)(const struct at *at);
 	} kinds[] = {
-		{ "IFACE", offer_interfaces },
-		{ "IFACE…", offer_interfaces },
-		{ "NAME", offer_instances },
-		{ "TIME", offer_times },
+		{ "IFACE", offer_interfaces }, { "IFACE…", offer_interfaces },
+		{ INSTANCE, offer_instances }, { "NAME", offer_protocols },
+		{ "FLAG,…", offer_flags },     { "TIME", offer_times },
 	};
 
 	if (memchr(kind, '|', length)) {
@@ -274,7 +300,7 @@ static const char *value_of(struct at *at, const char *word, size_t length)
 		const struct ls_manual_global *global = &ls_manual_globals[i];
 		if ((strlen(global->name) == length && strncmp(global->name, word, length) == 0) ||
 		    (length == 1 && word[0] == global->letter))
-			return global->value;
+			return global->letter == 'I' ? INSTANCE : global->value;
 	}
 	return NULL;
 }
@@ -286,13 +312,12 @@ static const char *pass_option(struct at *at, const char *word)
 	const char *name = word + (is_long ? 2 : 1);
 	const size_t length = is_long ? strcspn(name, "=") : 1;
 	const char *value = value_of(at, name, length);
-	const bool is_instance = name[0] == 'I' || strncmp(name, "instance", length) == 0;
 
 	if (!value || !value[0])
 		return NULL;
 	if (name[length] == '\0')
 		return value;
-	if (is_instance)
+	if (strcmp(value, INSTANCE) == 0)
 		at->instance = name + length + (is_long ? 1 : 0);
 	return NULL;
 }
@@ -301,12 +326,11 @@ static void pass_word(struct at *at, const char *word)
 {
 	if (at->verb) {
 		at->n_arguments++;
-	} else if (at->word) {
-		at->verb = find_verb(at->word, word);
-	} else if (is_group(word)) {
+	} else if (!at->word && is_group(word)) {
 		at->word = word;
 	} else {
-		at->verb = find_verb(word, NULL);
+		at->verb = at->word ? find_verb(at->word, word) : find_verb(word, NULL);
+		at->is_lost = at->is_lost || !at->verb;
 	}
 }
 
@@ -315,22 +339,22 @@ int ls_cmd_complete(struct ls_cli *cli)
 	const size_t count = cli->n_arguments;
 	struct at at = { .current = count ? cli->arguments[count - 1] : "", .prefix = "" };
 	const char *wanted = NULL; /* what the value is called that the next word is */
-	bool has_name = false;	   /* … and it is that of -I */
 
 	for (size_t i = 0; i + 1 < count; i++) {
 		const char *word = cli->arguments[i];
 		if (wanted) {
-			if (has_name)
+			if (strcmp(wanted, INSTANCE) == 0)
 				at.instance = word;
 			wanted = NULL;
 		} else if (word[0] == '-' && word[1]) {
 			wanted = pass_option(&at, word);
-			has_name = wanted && strcmp(wanted, "NAME") == 0;
 		} else {
 			pass_word(&at, word);
 		}
 	}
-	if (wanted) {
+	if (at.is_lost) {
+		return LS_EXIT_DONE;
+	} else if (wanted) {
 		offer_kind(&at, wanted, strlen(wanted));
 	} else if (strncmp(at.current, "--", 2) == 0 && strchr(at.current, '=')) {
 		static char prefix[40];

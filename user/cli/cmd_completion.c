@@ -24,7 +24,7 @@ static const char bash[] =
 	"	COMPREPLY=()\n"
 	"	while IFS= read -r candidate; do\n"
 	"		if [[ $candidate == '<file>' ]]; then\n"
-	"			compopt -o filenames 2>/dev/null\n"
+	"			compopt -o filenames 2>/dev/null || :\n"
 	"			while IFS= read -r candidate; do COMPREPLY+=(\"$candidate\"); done \\\n"
 	"				< <(compgen -f -- \"${current##*=}\")\n"
 	"			return\n"

@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "user/base/addr.h"
+#include "user/cli/session.h"
 #include "user/plane/bans.h"
 #include "user/plane/plane.h"
 #include "user/plane/save.h"
@@ -53,6 +55,38 @@ static int read_saved(struct ls_cli *cli, struct saved *saved)
 		ls_error_prefix(&error, "the bans are not restored");
 		ls_cli_note("%s", error.text);
 		saved->bans_failed = true;
+	}
+	return LS_EXIT_DONE;
+}
+
+static bool is_attached(const struct ls_cli *cli)
+{
+	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
+
+	return ls_plane_open(cli->instance, LS_PLANE_READ, &plane, NULL) == 0;
+}
+
+/* Typed by hand in a session, what comes back could cut that, too. At boot there is none. */
+static int guard_session(struct ls_cli *cli, const struct saved *saved)
+{
+	const struct ls_session_change change = { .policy = saved->policy };
+	struct ls_session session;
+	char text[LS_PREFIX_TEXT];
+
+	if (ls_cli_has(cli, LS_OPTION_YES) || saved->attach.monitor || is_attached(cli))
+		return LS_EXIT_DONE;
+	const int r = ls_session_guard(cli, &change);
+	if (r != LS_EXIT_DONE || saved->policy->mode == LS_MODE_MONITOR ||
+	    !ls_session_find(&session) || ls_ban_is_allowed(saved->policy, &session.client, NULL))
+		return r;
+	const struct ls_prefix wide = ls_ban_widen(session.client);
+	for (size_t i = 0; i < saved->n_bans; i++) {
+		if (!ls_prefix_contains(&saved->bans[i].prefix, &wide))
+			continue;
+		ls_cli_note(
+			"this would cut your own session from %s: it was banned; nothing was changed; use --yes if that is meant",
+			ls_prefix_format(&session.client, text));
+		return LS_EXIT_FAILED;
 	}
 	return LS_EXIT_DONE;
 }
@@ -133,6 +167,8 @@ int ls_cmd_restore(struct ls_cli *cli)
 		return ls_cli_fail(&error);
 	}
 	result = read_saved(cli, &saved);
+	if (result == LS_EXIT_DONE)
+		result = guard_session(cli, &saved);
 	if (result != LS_EXIT_DONE)
 		return result;
 	for (size_t i = 0; i < saved.attach.n_interfaces; i++)

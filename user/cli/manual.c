@@ -57,7 +57,7 @@ static const struct {
 		  "Exact sums since the tables were made: seen = pass + drop, by class, verdict, reason and limit. A would-drop has been passed and is part of pass. `--watch` prints rates each second until it is stopped." },
 		{ "top", "" },
 		{ "explain",
-		  "In which lists the source is, which class and limits such a packet meets, what is left in each bucket and the time until it conforms, and the ban if there is one. `verdict` is what the next such packet would get. What is not given matches only classes that do not ask for it. Nothing is counted or consumed." },
+		  "In which lists the source is, which class and limits such a packet meets, what is left in each bucket and the time until it conforms, and the ban if there is one. `verdict` is what the next such packet would get. What is not given matches only classes that do not ask for it. Limits on bytes are asked about a frame of 64. Of TCP without `--flags` the answer for what opens a connection, `--flags syn,no-ack`, is shown as well. Nothing is counted or consumed." },
 		{ "replay",
 		  "Runs the real program over a pcap or pcapng file, in the time of the capture, and touches no live state. State starts empty; a stamp that goes back counts as the latest one seen; cut frames are padded to their length on the wire. `--packets` prints one JSON object per packet." },
 		{ "capture", "" },

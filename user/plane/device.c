@@ -148,15 +148,20 @@ int ls_device_check(const struct ls_device *device, struct ls_error *error)
 		device->name, device->type);
 }
 
+int ls_device_offload(const char *name, uint32_t command, uint32_t bits)
+{
+	struct ethtool_value value = { .cmd = command };
+
+	return ethtool(name, &value) < 0 ? -1 : (value.data & bits) != 0;
+}
+
 /*
  * The feature that ethtool calls rx-vlan-offload. veth has it on as well, and there it means as much: a tag
  * that a VLAN device on the peer sets travels beside the frame.
  */
 bool ls_device_takes_tags(const struct ls_device *device)
 {
-	struct ethtool_value flags = { .cmd = ETHTOOL_GFLAGS };
-
-	return ethtool(device->name, &flags) == 0 && flags.data & ETH_FLAG_RXVLAN;
+	return ls_device_offload(device->name, ETHTOOL_GFLAGS, ETH_FLAG_RXVLAN) == 1;
 }
 
 bool ls_device_queues(const struct ls_device *device, uint32_t *ret_now, uint32_t *ret_max)

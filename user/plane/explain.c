@@ -204,6 +204,8 @@ static void ask_class(const struct ls_view *view, const struct ls_class_abi *cla
 			ret->limit = (int)i;
 		snprintf(of->name, sizeof(of->name), "%.31s",
 			 ledger->limits[limit->slot % LS_SLOTS].name);
+		if (limit->per == LS_ABI_PER_CLASS)
+			snprintf(of->key, sizeof(of->key), "%s", ret->class_name);
 	}
 }
 

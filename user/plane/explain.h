@@ -60,7 +60,7 @@ enum ls_explain_place {
 
 struct ls_explain_limit {
 	char name[LS_NAME_BYTES];
-	char key[LS_EXPLAIN_KEY_TEXT]; /* who is limited, as text */
+	char key[LS_EXPLAIN_KEY_TEXT]; /* who is limited, as text; of `per: class` its name */
 	uint8_t per, count, algorithm; /* LS_ABI_* */
 	enum ls_explain_place place;
 	bool is_charged;    /* such a packet costs something here */

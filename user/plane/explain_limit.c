@@ -60,8 +60,11 @@ static void name_subject(const struct ls_view *view, const struct ls_limit_abi *
 {
 	const struct ls_packet *packet = &view->query->packet;
 	char address[LS_PREFIX_TEXT];
-	const uint8_t bits = packet->family == 6 ? limit->bits6 : limit->bits4;
-	const struct ls_prefix source = ls_view_prefix(packet->source, packet->family, bits);
+	const uint8_t prefix_bits = packet->family == 6 ? limit->bits6 : limit->bits4;
+	const uint8_t source_bits = packet->family == 6 ? 64 : 32;
+	const struct ls_prefix source =
+		ls_view_prefix(packet->source, packet->family,
+			       limit->per == LS_ABI_PER_SOURCE ? source_bits : prefix_bits);
 
 	switch (limit->per) {
 	case LS_ABI_PER_SOURCE:
@@ -77,8 +80,8 @@ static void name_subject(const struct ls_view *view, const struct ls_limit_abi *
 	case LS_ABI_PER_FLOW:
 		flow_text(view->query, text);
 		break;
-	default:
-		snprintf(text, LS_EXPLAIN_KEY_TEXT, "the whole class");
+	default: /* the class itself, whose name the caller knows */
+		text[0] = '\0';
 	}
 }
 

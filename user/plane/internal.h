@@ -149,6 +149,10 @@ uint64_t ls_plane_now(const struct ls_plane *plane);
  * or negative with a line. */
 int ls_pins_root(bool create, char ret_root[static PATH_MAX], struct ls_error *error);
 
+/* Where bpffs is: here, or in the mount namespace that outlives this one. False: nowhere; *ret_path is then where it
+ * would be mounted. */
+bool ls_pins_bpffs(char ret_path[static PATH_MAX], bool *ret_is_here);
+
 uint64_t ls_netns_inode(void);
 /* That of our oldest ancestor whose namespace may be looked at. */
 uint64_t ls_netns_inode_oldest(void);
@@ -199,6 +203,12 @@ struct ls_load {
  * with the first values; nothing is pinned. */
 int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct ls_error *error);
 
+/* Whether the kernel loads programs that take frames in several buffers (5.18): tried, by loading one. */
+bool ls_load_has_frags(void);
+
+/* What new tables for so many sources take, and what there is (UINT64_MAX: not known). Negative errno. */
+int ls_load_memory(uint64_t sources, uint64_t *ret_wanted, uint64_t *ret_available);
+
 /* SHA-256 of the object that this program carries. */
 void ls_load_digest(uint8_t ret_digest[static 32]);
 
@@ -224,6 +234,8 @@ int ls_device_get(uint32_t ifindex, struct ls_device *ret);
 int ls_device_check(const struct ls_device *device, struct ls_error *error);
 /* Whether the device takes VLAN tags out of the frame. */
 bool ls_device_takes_tags(const struct ls_device *device);
+/* What an ETHTOOL_G… command that answers with bits says of `bits`: 1 or 0; -1: unknown. */
+int ls_device_offload(const char *name, uint32_t command, uint32_t bits);
 /* Current and largest number of queues (combined, else rx); false: unknown. */
 bool ls_device_queues(const struct ls_device *device, uint32_t *ret_now, uint32_t *ret_max);
 

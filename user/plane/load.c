@@ -82,7 +82,7 @@ void ls_load_digest(uint8_t ret_digest[static 32])
 }
 
 /* Whether the kernel loads programs that take frames in several buffers (5.18). */
-static bool kernel_has_frags(void)
+bool ls_load_has_frags(void)
 {
 	static const struct bpf_insn pass[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K,
@@ -195,19 +195,42 @@ static uint64_t memory_available(void)
 }
 
 /* What the arrays that are not there yet will take. */
-static int check_memory(struct ls_skeleton *skeleton, const struct ls_load *request,
-			struct ls_error *error)
+static uint64_t memory_wanted(struct ls_skeleton *skeleton, const struct ls_plane *keep)
 {
 	uint64_t wanted = SPARE_BYTES;
-	const uint64_t available = memory_available();
 
 	for (int map = 0; map < LS_MAP_MAX; map++) {
 		const struct bpf_map *of = map_of(skeleton, map);
-		if ((request->keep && request->keep->maps[map].fd >= 0) || map == LS_MAP_BAN_TEXTS)
+		if ((keep && keep->maps[map].fd >= 0) || map == LS_MAP_BAN_TEXTS)
 			continue;
 		wanted +=
 			(uint64_t)((bpf_map__value_size(of) + 7) & ~7U) * bpf_map__max_entries(of);
 	}
+	return wanted;
+}
+
+int ls_load_memory(uint64_t sources, uint64_t *ret_wanted, uint64_t *ret_available)
+{
+	_cleanup_(ls_skeleton__destroyp) struct ls_skeleton *skeleton = NULL;
+	const struct ls_load request = { .sources = sources };
+	const struct table_sizes sizes = sizes_for(&request);
+	const int cpus = libbpf_num_possible_cpus();
+
+	ls_said_clear();
+	skeleton = ls_skeleton__open();
+	if (cpus < 0 || !skeleton || set_sizes(skeleton, &sizes, (uint32_t)cpus) < 0)
+		return -ENOMEM;
+	*ret_wanted = memory_wanted(skeleton, NULL);
+	*ret_available = memory_available();
+	return 0;
+}
+
+static int check_memory(struct ls_skeleton *skeleton, const struct ls_load *request,
+			struct ls_error *error)
+{
+	const uint64_t wanted = memory_wanted(skeleton, request->keep);
+	const uint64_t available = memory_available();
+
 	if (wanted <= available)
 		return 0;
 	ls_error_set(error,
@@ -347,7 +370,7 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
 	if (!skeleton)
 		return ls_error_set_errno(error, errno, "cannot read the BPF object");
 
-	const bool frags = kernel_has_frags();
+	const bool frags = ls_load_has_frags();
 	struct bpf_program *program = frags ? skeleton->progs.ls_xdp_frags : skeleton->progs.ls_xdp;
 	bpf_program__set_autoload(skeleton->progs.ls_xdp, !frags);
 	bpf_program__set_autoload(skeleton->progs.ls_xdp_frags, frags);

@@ -152,32 +152,41 @@ static int mount_bpffs(pid_t pid)
 	return WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
 }
 
+bool ls_pins_bpffs(char ret_path[static PATH_MAX], bool *ret_is_here)
+{
+	snprintf(ret_path, PATH_MAX, BPFFS);
+	*ret_is_here = is_bpffs(ret_path);
+	if (*ret_is_here)
+		return true;
+	const pid_t outer = outer_process();
+	if (outer)
+		snprintf(ret_path, PATH_MAX, "/proc/%d/root" BPFFS, outer);
+	return outer && is_bpffs(ret_path);
+}
+
 int ls_pins_root(bool create, char ret_root[static PATH_MAX], struct ls_error *error)
 {
-	char path[128] = BPFFS;
+	char path[PATH_MAX];
+	bool is_here = false;
 	struct statvfs fs;
 
-	if (!is_bpffs(path)) {
-		const pid_t outer = outer_process();
-		if (outer)
-			snprintf(path, sizeof(path), "/proc/%d/root" BPFFS, outer);
-		if (!is_bpffs(path)) {
-			if (!create)
-				return LS_PLANE_E_ABSENT;
-			const int r = mount_bpffs(outer);
-			if (r == -EPERM)
-				return ls_error_set_errno(
-					error, EPERM,
-					"cannot mount bpffs, which keeps the state, at '%s'; run as root",
-					path);
-			if (r < 0)
-				return ls_error_set_errno(
-					error, -r,
-					"cannot mount bpffs, which keeps the state, at '%s'; mount it with 'mount -t bpf bpffs %s'",
-					path, BPFFS);
-		}
+	if (!ls_pins_bpffs(path, &is_here)) {
+		if (!create)
+			return LS_PLANE_E_ABSENT;
+		const int r = mount_bpffs(outer_process());
+		if (r == -EPERM)
+			return ls_error_set_errno(
+				error, EPERM,
+				"cannot mount bpffs, which keeps the state, at '%s'; run as root",
+				path);
+		if (r < 0)
+			return ls_error_set_errno(
+				error, -r,
+				"cannot mount bpffs, which keeps the state, at '%s'; mount it with 'mount -t bpf bpffs %s'",
+				path, BPFFS);
 	}
-	snprintf(ret_root, PATH_MAX, "%s/loadshed", path);
+	if ((size_t)snprintf(ret_root, PATH_MAX, "%s/loadshed", path) >= PATH_MAX)
+		return ls_error_set(error, "the path of the pins gets too long below '%s'", path);
 	if (!create)
 		return access(ret_root, F_OK) == 0 ? 0 : LS_PLANE_E_ABSENT;
 	if (statvfs(path, &fs) == 0 && fs.f_flag & ST_RDONLY) {

@@ -270,6 +270,21 @@ static int check_absent(const struct ls_plane *plane, struct ls_error *error)
 	return -EPERM;
 }
 
+/*
+ * An attach that was killed half-way leaves a program that runs and pins that no reader looks at. What a reader says
+ * would then depend on whether somebody writes first; so whoever finds that clears it, when nobody is at work.
+ */
+static int clear_half_done(const struct ls_plane *plane, const char *root, struct ls_error *error)
+{
+	char fresh[PATH_MAX];
+	int r = ls_pins_path(root, plane->instance, "@new", fresh, error);
+
+	if (r < 0 || access(fresh, F_OK) < 0)
+		return r;
+	_cleanup_close_ int lock_fd = ls_lock_take(plane->instance, error);
+	return lock_fd < 0 ? lock_fd : ls_pins_repair(root, plane->instance, error);
+}
+
 static int find_and_open(struct ls_plane *plane, struct ls_error *error)
 {
 	char root[PATH_MAX], ghosts[128];
@@ -295,6 +310,11 @@ static int find_and_open(struct ls_plane *plane, struct ls_error *error)
 	r = ls_pins_path(root, plane->instance, "", plane->directory, error);
 	if (r == 0)
 		r = ls_plane_open_pins(plane, error);
+	if (r == LS_PLANE_E_ABSENT && plane->access == LS_PLANE_READ) {
+		r = clear_half_done(plane, root, error);
+		if (r == 0)
+			r = ls_plane_open_pins(plane, error);
+	}
 	if (r)
 		return r;
 	return is_of_this_namespace(plane) ? 0 : LS_PLANE_E_ABSENT;
