@@ -63,7 +63,8 @@ struct ls_state {
 	__u32 folding;	   /* odd while counters move to ls_retired: a reader then reads again */
 	__u64 upgraded_ns; /* CLOCK_REALTIME of the last change of build; 0: none */
 	__u32 sets[4];	   /* of the tables LS_TABLE_*, as made */
-	__u64 words[2]; /* control word of each half, without what is temporary or comes from attach */
+	__u64 words
+		[2]; /* control word of each half, without what is temporary or comes from attach */
 	__u64 pad0[2];
 	struct ls_state_half half[2];
 	struct ls_state_interface interfaces[LS_STATE_INTERFACES];
