@@ -224,7 +224,7 @@ def draw(rng):
         ("rollback",), ("list", rng.choice(["allow", "deny"]), rng.choice(["add", "add", "del"]), rng.choice(ENTRIES)),
         ("ban", rng.choice(["add", "del", "import"]), rng.choice(BANS)), ("off",), ("panic",), ("on",),
         ("attach", rng.choice([None, name])), ("detach",)],
-        weights=[18, 7, 2, 0.3, 12, 12, 20, 12, 3, 3, 5, 3, 1.5])[0]
+        weights=[18, 7, 2, 2, 12, 12, 20, 12, 3, 3, 5, 3, 1.5])[0]
 
 
 def play(program, verbs, deep_every=25):

@@ -82,6 +82,26 @@ def left_out(test):
                             (("--protocol", "udp", "--port", "8443"), "trial"),
                             (("--protocol", "icmp"), "rest"), (("--protocol", "gre"), "rest")):
         check_equal(" ".join(options), ask(lab, SOURCE, *options)["class"], wanted)
+    # Where protocols and ports are all that is asked for, the kernel's tables hold the class itself.
+    lab.apply("version: 1\nclasses:\n"
+              "  - { name: t, match: { protocol: tcp, ports: [443] } }\n"
+              "  - { name: u, match: { protocol: udp, ports: [443] } }\n"
+              "  - { name: all, match: { ports: [443, 80] } }\n"
+              "  - { name: tcp, match: { protocol: tcp } }\n")
+    for options, wanted in (((), None), (("--port", "443"), "all"), (("--port", "80"), "all"),
+                            (("--port", "81"), None), (("--from-port", "443"), None),
+                            (("--protocol", "tcp", "--port", "443"), "t"), (("--protocol", "tcp"), "tcp"),
+                            (("--protocol", "udp", "--port", "443"), "u"), (SYN, "tcp"),
+                            ((*SYN, "--port", "80"), "all"), (("--protocol", "sctp", "--port", "443"), "all")):
+        check_equal("direct: " + " ".join(options), ask(lab, SOURCE, *options)["class"], wanted)
+    # A flag that is left open may be either way.
+    lab.apply("version: 1\nclasses:\n"
+              "  - { name: new, match: { tcp_flags: [syn, no-ack] } }\n"
+              "  - { name: syn, match: { tcp_flags: [syn] } }\n"
+              "  - { name: rest, match: any }\n")
+    for flags, wanted in (("syn", "syn"), ("syn,no-ack", "new"), ("syn,ack", "syn"), ("ack", "rest"),
+                          ("no-syn", "rest")):
+        check_equal(flags, ask(lab, SOURCE, "--flags", flags)["class"], wanted)
 
 
 @case("explain: lists, bans, monitor, off, panic")

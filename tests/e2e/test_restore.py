@@ -88,6 +88,31 @@ def again(test):
         check_equal("bans", lab.bans(), [])
 
 
+@case("S-06 a policy that nobody confirmed does not come back, nor does what is temporary")
+def unconfirmed(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    old = lab.status()["policy_sha256"]
+    lab.apply(LIMIT % "1k/s", "--confirm", "10m")
+    new = lab.status()["policy_sha256"]
+    lab.ls("ban", "add", "192.0.2.1", "--for", "1h")
+    lab.ls("off", "--for", "10m", code=None)
+    lose_pins(lab)
+    lab.ls("restore")
+    check_equal("policy", lab.status()["policy_sha256"], old)
+    check(is_enforced(lab), "not enforced")
+    check_equal("bans", [ban["source"] for ban in lab.bans()], ["192.0.2.1"])
+    lab.apply(LIMIT % "1k/s", "--confirm", "10m")
+    lab.ls("policy", "confirm")
+    lab.ls("off", "--for", "10m")
+    lab.ls("panic", "--for", "10m")
+    lose_pins(lab)
+    lab.ls("restore")
+    status = lab.status()
+    check_equal("policy after confirm", status["policy_sha256"], new)
+    check_equal("mode", (status["mode"], status["degraded"]), ("enforce", []))
+
+
 @case("W-01 restore by hand does not cut the session that it is typed in")
 def session(test):
     lab = test.lab()

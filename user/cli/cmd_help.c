@@ -82,9 +82,9 @@ static void print_options(const struct ls_verb *verb)
 			continue;
 		snprintf(left, sizeof(left), "--%s %s", ls_option_name(option),
 			 ls_option_value(option));
-		printf("  %-27s ", left);
-		const size_t width = strlen(left) > 27 ? strlen(left) : 27;
-		print_wrapped(ls_manual_option(verb, option), 30, width + 3);
+		const size_t width = width_of(left, strlen(left));
+		printf("  %s%*s ", left, width < 27 ? (int)(27 - width) : 0, "");
+		print_wrapped(ls_manual_option(verb, option), 30, (width < 27 ? 27 : width) + 3);
 	}
 }
 

@@ -446,7 +446,7 @@ int ls_plane_previous(struct ls_plane *plane, struct ls_policy **ret_policy, cha
 	size_t length = 0;
 	const unsigned half = !ls_plane_half(plane);
 
-	if (!ls_plane_state(plane)->half[half].number || !ls_plane_state(plane)->words[half])
+	if (!ls_plane_previous_number(plane))
 		return LS_PLANE_E_NO_PREVIOUS;
 	const int r = read_text(plane, half, &bytes, &length, error);
 	return r < 0 ? r

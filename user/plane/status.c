@@ -183,8 +183,7 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 	status.confirm_ns = ls_plane_pending(plane);
 	status.off_ns = ls_plane_off_left(plane);
 	status.panic_ns = ls_plane_panic_left(plane);
-	status.previous =
-		state->words[!ls_plane_half(plane)] ? state->half[!ls_plane_half(plane)].number : 0;
+	status.previous = ls_plane_previous_number(plane);
 	note_instance(plane, &status);
 	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
 		if (!state->interfaces[i].ifindex)

@@ -202,6 +202,17 @@ int ls_plane_confirm(struct ls_plane *plane, struct ls_error *error)
 	return 0;
 }
 
+uint64_t ls_plane_previous_number(const struct ls_plane *plane)
+{
+	const struct ls_state *state = ls_plane_state(plane);
+	const unsigned half = !ls_plane_half(plane);
+
+	/* What was never confirmed in time is no previous generation, also while nobody has written that down. */
+	if ((load(&ls_plane_control_rw(plane)->word) & LS_WORD_GENERATION) == half)
+		return 0;
+	return state->words[half] ? state->half[half].number : 0;
+}
+
 int ls_plane_rollback(struct ls_plane *plane, struct ls_warnings *notes, struct ls_error *error)
 {
 	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;

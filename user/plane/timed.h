@@ -42,6 +42,9 @@ uint64_t ls_plane_pending(const struct ls_plane *plane);
 int ls_plane_previous(struct ls_plane *plane, struct ls_policy **ret_policy, char **ret_path,
 		      struct ls_error *error);
 
+/* Its number; 0: there is none. */
+uint64_t ls_plane_previous_number(const struct ls_plane *plane);
+
 /*
  * Puts the previous generation in force again, under its own number, with one store; what was in force is then
  * the previous one. LS_PLANE_E_NO_PREVIOUS. Refused while a confirm is pending.
