@@ -91,7 +91,8 @@ static void a_deadline_brings_back_the_word_before_and_the_next_writer_makes_it_
 	assert_int_equal(in_force(), WORD(5, 1));
 	assert_int_equal(ls_plane_generation(&plane), 5);
 	assert_int_equal(ls_plane_pending(&plane), 0);
-	assert_int_equal(ls_plane_previous_number(&plane), 0); /* before and after it is written down */
+	assert_int_equal(ls_plane_previous_number(&plane),
+			 0); /* before and after it is written down */
 	assert_int_equal(ls_timed_lasting_half(&plane), 1);
 	ls_timed_settle(&plane);
 	assert_int_equal(control.word, WORD(5, 1));
