@@ -33,6 +33,7 @@ __attribute__((noinline)) int ls_panic_ask(struct ls_job *job, __u32 kind)
 	if (!job)
 		return LS_ASK_OK;
 	struct ls_pending *pending = ls_pending_of(job, LS_PENDING_PANIC + (kind & 1));
+	job->asking = LS_PENDING_PANIC + (kind & 1);
 	return ls_ask(job, ls_panic_limit(kind), LS_CLASS_SLOT_PANIC, pending);
 }
 

@@ -123,18 +123,21 @@ LS_INLINE __u32 ls_share(const struct ls_job *job, const struct ls_slot_abi *slo
 }
 
 /*
- * The ways of `set` that limits before job->asking of the same packet want, as a bitmap: limits of one subject share a
- * set, so several newcomers of one packet must not be given the same way.
+ * The ways of `set` that pendings before job->asking of the same packet want, as a bitmap: limits of one subject share a
+ * set, so several newcomers of one packet must not be given the same way. Those of panic have another set than the
+ * class's and look at each other only.
  */
 LS_INLINE __u32 ls_ways_wanted(const struct ls_job *job, __u32 set)
 {
 	const struct ls_cpu *cpu = ls_cpu_of(job->cpu);
+	__u32 first = job->asking >= LS_PENDING_PANIC ? LS_PENDING_PANIC : 0;
 	__u32 wanted = 0;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
-		if (i >= job->asking)
+		if (first + i >= job->asking)
 			break;
-		const struct ls_pending *pending = &cpu->pending[i];
+		const struct ls_pending *pending =
+			&cpu->pending[ls_bounded(first + i, LS_PENDINGS)];
 		__u32 is_here = pending->set == set &&
 				(pending->at == LS_AT_WAY || pending->at == LS_AT_FREE_WAY);
 		wanted |= is_here << (pending->way & (LS_WAYS - 1));

@@ -189,7 +189,7 @@ static bool judge_source(struct ls_view *view, struct ls_explain *ret, unsigned 
 }
 
 /* The limits of the class; the first that refuses names the verdict. */
-static void ask_class(const struct ls_view *view, const struct ls_class_abi *class,
+static void ask_class(struct ls_view *view, const struct ls_class_abi *class,
 		      const struct ls_ledger *ledger, struct ls_explain *ret)
 {
 	snprintf(ret->class_name, sizeof(ret->class_name), "%.31s",
@@ -215,7 +215,7 @@ static const struct ls_limit_abi panic_limits[2] = {
 };
 
 /* Whether panic refuses; in any case what its two buckets say. */
-static bool ask_panic(const struct ls_view *view, struct ls_explain *ret)
+static bool ask_panic(struct ls_view *view, struct ls_explain *ret)
 {
 	bool refuses = ret->priority == LS_ABI_LOW && ls_is_new_work(&view->query->packet);
 
@@ -264,29 +264,6 @@ static bool ask_overload(const struct ls_view *view, struct ls_explain *ret)
 	return packets || connections;
 }
 
-/*
- * The charging of what all have admitted, in the kernel's order: panic, what is shared, the source's own. Returns
- * whether panic refuses now; a limit that does is named in *ret.
- */
-static bool charge(struct ls_view *view, const struct ls_class_abi *class, struct ls_explain *ret)
-{
-	for (size_t kind = 0; kind < ret->n_panic; kind++)
-		if (ls_view_charge(view, &panic_limits[kind], LS_CLASS_SLOT_PANIC,
-				   &ret->panic[kind]))
-			return true;
-	for (unsigned flag = LS_LIMIT_F_SHARED + 1; flag-- > 0;) {
-		for (size_t i = 0; i < ret->n_limits; i++) {
-			const struct ls_limit_abi *limit = &class->limit[i];
-			if ((limit->flags & LS_LIMIT_F_SHARED) != flag ||
-			    !ls_view_charge(view, limit, class->slot, &ret->limits[i]))
-				continue;
-			ret->limit = (int)i;
-			return false;
-		}
-	}
-	return false;
-}
-
 /* Steps 8 to 10. */
 static void judge_class(struct ls_view *view, const struct ls_ledger *ledger, unsigned from_row,
 			struct ls_explain *ret)
@@ -307,10 +284,8 @@ static void judge_class(struct ls_view *view, const struct ls_ledger *ledger, un
 		ret->class_index = (int)class;
 		ask_class(view, &of[class], ledger, ret);
 	}
-	bool panic = view->word & LS_WORD_PANIC && ask_panic(view, ret);
+	const bool panic = view->word & LS_WORD_PANIC && ask_panic(view, ret);
 	const bool overload = view->word & LS_WORD_OVERLOAD && ask_overload(view, ret);
-	if (ret->limit < 0 && !panic && !overload)
-		panic = charge(view, class < LS_CLASSES ? &of[class] : NULL, ret);
 	if (ret->limit >= 0)
 		refuse(view,
 		       ret->limits[ret->limit].place == LS_PLACE_CROWD ? LS_REASON_CROWD

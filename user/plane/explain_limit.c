@@ -137,24 +137,39 @@ static int share_at(const struct ls_view *view, unsigned table, uint32_t set, ui
 			     (set - view->table_base[table]) * LS_WAYS + way);
 }
 
-static bool is_dead(const struct ls_view *view, unsigned table, uint32_t set, uint32_t way)
+static bool is_taken(const struct ls_view *view, uint64_t place)
 {
-	unsigned full;
-
-	return share_at(view, table, set, way, &full) == 0;
+	for (unsigned i = 0; i < view->n_taken; i++)
+		if (view->taken[i] == place)
+			return true;
+	return false;
 }
 
-/* Whether a newcomer finds a way in the set: a dead one, or one that may be evicted. */
-static bool has_room(const struct ls_view *view, unsigned table, uint32_t set)
+/*
+ * The way that a newcomer with `key` would claim: the first dead one, or, outside the short table, the least used
+ * that may be evicted; LS_WAYS: none (kern/table.h, ls_way_to_claim).
+ */
+static uint32_t way_to_claim(const struct ls_view *view, unsigned table, uint32_t set, uint64_t key)
 {
+	unsigned best_share = 256;
+	uint32_t best = LS_WAYS;
+
 	for (uint32_t i = 0; i < LS_WAYS; i++) {
+		const uint64_t other = LS_READ_ONCE(view->ways[set].way[i].key);
 		unsigned full = 0;
 		const int share = share_at(view, table, set, i, &full);
-		if (share == 0 || (table != LS_TABLE_SHORT && share > 0 && share < 256 &&
-				   (unsigned)share * 8 <= full))
-			return true;
+		if (share < 0 || is_taken(view, (uint64_t)set * LS_WAYS + i) ||
+		    (other && (other ^ key) < LS_SLOTS))
+			continue;
+		if (share == 0)
+			return i;
+		if (table != LS_TABLE_SHORT && (unsigned)share < best_share &&
+		    (unsigned)share * 8 <= full) {
+			best = i;
+			best_share = (unsigned)share;
+		}
 	}
-	return false;
+	return best;
 }
 
 static int find_way(const struct ls_ways *ways, uint64_t key, uint64_t *ret_state)
@@ -192,14 +207,18 @@ static bool is_in_shared(const struct ls_limit_abi *limit)
 	return limit->per == LS_ABI_PER_CLASS && limit->table != LS_TABLE_LOG;
 }
 
-/* Finds the state and says where; a newcomer's is 0. */
+/*
+ * Finds the state and says where; a newcomer's is 0. *ret_way is the way that would be charged, set * LS_WAYS + way, or
+ * UINT64_MAX.
+ */
 static enum ls_explain_place find_state(const struct ls_view *view,
 					const struct ls_limit_abi *limit, unsigned class_slot,
-					struct ls_standing *standing)
+					struct ls_standing *standing, uint64_t *ret_way)
 {
 	const unsigned table = limit->table & (LS_TABLES - 1);
 	uint64_t key;
 
+	*ret_way = UINT64_MAX;
 	if (is_in_shared(limit)) {
 		standing->state = LS_READ_ONCE(view->shared[limit->slot].state);
 		return LS_PLACE_OWN;
@@ -210,10 +229,14 @@ static enum ls_explain_place find_state(const struct ls_view *view,
 		if (table == LS_TABLE_LOG)
 			standing->log = &view->logs[(set - view->table_base[table]) * LS_WAYS +
 						    (unsigned)way];
+		*ret_way = (uint64_t)set * LS_WAYS + (unsigned)way;
 		return LS_PLACE_OWN;
 	}
-	if (has_room(view, table, set))
+	const uint32_t claimed = way_to_claim(view, table, set, key);
+	if (claimed < LS_WAYS) {
+		*ret_way = (uint64_t)set * LS_WAYS + claimed;
 		return LS_PLACE_NONE;
+	}
 	return table == LS_TABLE_SHORT ? LS_PLACE_CROWD : LS_PLACE_UNSEEN;
 }
 
@@ -266,61 +289,20 @@ static void judge(const struct ls_view *view, struct ls_standing *standing,
 	ret->wait_ns = ls_standing_wait(standing, instant_of(view), cost);
 }
 
-bool ls_view_limit(const struct ls_view *view, const struct ls_limit_abi *limit,
-		   unsigned class_slot, struct ls_explain_limit *ret)
+bool ls_view_limit(struct ls_view *view, const struct ls_limit_abi *limit, unsigned class_slot,
+		   struct ls_explain_limit *ret)
 {
 	struct ls_standing standing = { .limit = limit };
+	uint64_t way;
 
 	memset(ret, 0, sizeof(*ret));
 	ret->per = limit->per;
 	ret->count = limit->count;
 	ret->algorithm = limit->algorithm;
 	name_subject(view, limit, ret->key);
-	ret->place = find_state(view, limit, class_slot, &standing);
+	ret->place = find_state(view, limit, class_slot, &standing, &way);
 	judge(view, &standing, ret);
+	if (ret->is_charged && way != UINT64_MAX && view->n_taken < LS_VIEW_TAKEN)
+		view->taken[view->n_taken++] = way;
 	return ret->refuses;
-}
-
-static bool is_taken(const struct ls_view *view, uint64_t place)
-{
-	for (unsigned i = 0; i < view->n_taken; i++)
-		if (view->taken[i] == place)
-			return true;
-	return false;
-}
-
-/* The way that is charged: the subject's own, or the first dead one; LS_WAYS: none. */
-static uint32_t way_to_charge(const struct ls_view *view, uint32_t set, uint64_t key)
-{
-	const uint64_t first = (uint64_t)set * LS_WAYS;
-	uint64_t state;
-	const int own = find_way(&view->ways[set], key, &state);
-
-	if (own >= 0 && !is_taken(view, first + (unsigned)own))
-		return (uint32_t)own;
-	for (uint32_t i = 0; i < LS_WAYS; i++)
-		if (!is_taken(view, first + i) && is_dead(view, LS_TABLE_SHORT, set, i))
-			return i;
-	return LS_WAYS;
-}
-
-bool ls_view_charge(struct ls_view *view, const struct ls_limit_abi *limit, unsigned class_slot,
-		    struct ls_explain_limit *said)
-{
-	struct ls_standing standing = { .limit = limit };
-	uint64_t key;
-
-	/* Outside the short table whoever finds no way passes. */
-	if (!said->is_charged || limit->table != LS_TABLE_SHORT || is_in_shared(limit) ||
-	    said->place == LS_PLACE_CROWD)
-		return false;
-	const uint32_t set = set_of(view, limit, class_slot, &key);
-	const uint32_t way = way_to_charge(view, set, key);
-	if (way < LS_WAYS) {
-		view->taken[view->n_taken++] = (uint64_t)set * LS_WAYS + way;
-		return false;
-	}
-	said->place = LS_PLACE_CROWD;
-	judge(view, &standing, said);
-	return said->refuses;
 }

@@ -11,6 +11,8 @@
 #include "user/plane/explain.h"
 #include "user/plane/internal.h"
 
+#define LS_VIEW_TAKEN (LS_CLASS_LIMITS + 2)
+
 struct ls_view {
 	struct ls_plane *plane;
 	const struct ls_control *control;
@@ -29,8 +31,8 @@ struct ls_view {
 	const struct ls_log *logs;
 	const struct ls_shared *shared;
 	uint32_t table_base[LS_TABLES], table_mask[LS_TABLES];
-	/* Ways that the packet's other charges have taken: set * LS_WAYS + way. */
-	uint64_t taken[LS_CLASS_LIMITS + 2];
+	/* Ways that the limits asked so far would charge, and that those after them cannot have: set * LS_WAYS + way. */
+	uint64_t taken[LS_VIEW_TAKEN];
 	unsigned n_taken;
 };
 
@@ -47,16 +49,11 @@ unsigned ls_view_class(const struct ls_view *view, unsigned from_row, unsigned t
 /* The first `length` bits of an address, at most all of them. */
 struct ls_prefix ls_view_prefix(struct ls_address address, uint8_t family, uint8_t length);
 
-/* Asks one limit of the class with `class_slot`; all of *ret but its name. Returns whether it refuses. */
-bool ls_view_limit(const struct ls_view *view, const struct ls_limit_abi *limit,
-		   unsigned class_slot, struct ls_explain_limit *ret);
-
 /*
- * Goes through the charging of a limit that has been asked: two limits of one packet may want the last way of a
- * set, and the second of them, in the order of charging, is then of the crowd. Returns whether that refuses; then
- * *said says so.
+ * Asks one limit of the class with `class_slot`; all of *ret but its name. Returns whether it refuses. Limits must be asked in
+ * the kernel's order: each takes the way that it would charge.
  */
-bool ls_view_charge(struct ls_view *view, const struct ls_limit_abi *limit, unsigned class_slot,
-		    struct ls_explain_limit *said);
+bool ls_view_limit(struct ls_view *view, const struct ls_limit_abi *limit, unsigned class_slot,
+		   struct ls_explain_limit *ret);
 
 #endif
