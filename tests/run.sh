@@ -16,6 +16,10 @@ BUILD=${BUILD:-build}
 LOGS=$BUILD/test-logs
 PYTHON=/usr/bin/python3
 DATA=../shared/data
+if [ -d "$DATA" ]; then
+	LOADSHED_DATA=$(cd "$DATA" && pwd)
+	export LOADSHED_DATA
+fi
 mkdir -p "$LOGS"
 passed=0 failed=0 skipped=0
 

@@ -104,7 +104,7 @@ __attribute__((noinline)) int ls_ban_source(const struct ls_job *job, __u64 end_
 		return 1;
 	struct ls_bans *other = bpf_map_lookup_elem(&ls_bans, &other_index);
 	info = bpf_map_lookup_elem(&ls_ban_info, &other_index);
-	if (other && info && ls_ban_mark(home) &&
+	if (other && info && (ls_ban_mark(home) || ls_ban_mark(home)) &&
 	    ls_ban_put(other, info, subject, kind, end_ns, job->now_ns, what))
 		return 1;
 	__sync_fetch_and_add(&ls_control.bans_lost, 1);
@@ -139,7 +139,7 @@ __attribute__((noinline)) int ls_strike(struct ls_job *job)
 		way = (__u32)ls_way_to_claim(job, LS_TABLE_STRIKE, set, key);
 		if (way >= LS_WAYS)
 			return 0;
-		__u64 state = LS_READ_ONCE(ways->way[way].state);
+		__u64 state = job->dead_state;
 		if (__sync_val_compare_and_swap(&ways->way[way].state, state, LS_STATE_BUSY) !=
 		    state)
 			return 0;

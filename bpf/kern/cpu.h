@@ -22,7 +22,7 @@
 #define LS_AT_SHARED 3	 /* ls_shared.state */
 #define LS_AT_CROWD 4	 /* ls_shared.crowd */
 
-/* One limit between the check and the commit. Half of two lines: the commit reads it all. */
+/* One limit between the check and the commit. A line: the commit reads it all. */
 struct ls_pending {
 	__u64 state;   /* as read; of a free way: what is there now */
 	__u64 next;    /* as it shall be */
@@ -52,6 +52,7 @@ struct ls_job {
 	__u64 wall_ns; /* the same since the Unix epoch */
 	__u64 bytes;   /* whole frame */
 	__u64 hash_place, hash_tag; /* out of ls_hash_subject() */
+	__u64 dead_state;	    /* out of ls_way_to_claim(): the state that was judged */
 	__u32 half;		    /* generation in force: 0 or 1 */
 	__u32 cpu;
 	__u32 factor; /* NAT factor of the source; 0: in no nat set */

@@ -16,7 +16,7 @@
 
 /*
  * Notes that pending i is charged. In memory, not in a register: a register's value is known to the verifier,
- * which would then follow each of the 2^10 ways to have committed some of ten.
+ * which would then follow each of the 2^12 ways to have committed some of twelve.
  */
 LS_INLINE void ls_committed(struct ls_job *job, __u32 i)
 {
@@ -162,9 +162,8 @@ LS_INLINE int ls_quick_claim(struct ls_job *job, struct ls_ways *ways, __u32 set
 	if (way >= LS_WAYS)
 		return 0;
 	struct ls_way *free = &ways->way[way];
-	__u64 state = LS_READ_ONCE(free->state);
-	if (state == LS_STATE_BUSY ||
-	    __sync_val_compare_and_swap(&free->state, state, LS_STATE_BUSY) != state)
+	__u64 state = job->dead_state;
+	if (__sync_val_compare_and_swap(&free->state, state, LS_STATE_BUSY) != state)
 		return 0;
 	LS_WRITE_ONCE(free->key, key);
 	__sync_lock_test_and_set(&free->state, next); /* an exchange: orders the key before it */

@@ -9,7 +9,8 @@
  * commit that another CPU got ahead of is judged again, and if that refuses, what was committed is undone.
  *
  * The checks leave what the commit needs in the CPU's scratch. A refused packet writes to no line that
- * another CPU reads, so a flood from a blocked source costs no cache traffic.
+ * another CPU reads, so a flood from a blocked source costs no cache traffic; but what a class with `ban` refuses adds a
+ * strike, and what the crowd's bucket refuses is counted.
  */
 
 #include "kern/clock.h"
@@ -147,7 +148,7 @@ LS_INLINE int ls_ask(struct ls_job *job, const struct ls_limit_abi *limit, __u32
 		if (way >= LS_WAYS)
 			return ls_ask_unplaced(job, limit, pending);
 		at = LS_AT_FREE_WAY;
-		state = LS_READ_ONCE(ways->way[way].state);
+		state = job->dead_state;
 		question.state = 0;
 	}
 	question.log = (set - ls_table_base[LS_TABLE_LOG]) * LS_WAYS + way;
@@ -257,6 +258,8 @@ LS_INLINE int ls_charge_by_adding(struct ls_job *job, const struct ls_limit_abi 
 		__sync_fetch_and_add(&ls_control.contended, 1);
 		return LS_ASK_OK;
 	}
+	if (LS_READ_ONCE(*state) == LS_STATE_BUSY)
+		return LS_COMMIT_AGAIN; /* being claimed: an addition would make it look dead */
 	struct ls_question question = {
 		.state = __sync_fetch_and_add(state, pending->cost),
 		.cost = pending->cost,

@@ -33,7 +33,7 @@ LS_INLINE __u32 ls_table_set(__u32 table, struct ls_hash hash)
 	return ls_table_base[table] + ls_hash_set(hash, ls_table_mask[table]);
 }
 
-#define LS_WAY_NONE 8U
+#define LS_WAY_NONE ((__u32)LS_WAYS)
 
 /*
  * The way of `key` and its state, or LS_WAY_NONE. A set fills from the front and a key never becomes 0
@@ -61,10 +61,7 @@ LS_INLINE __u32 ls_way_find(const struct ls_ways *ways, __u64 key, __u64 *ret_st
 	return way;
 }
 
-/*
- * How much of its limit the state in a way has used, in units of which full_share are the whole; 0: dead.
- * `place` is set * LS_WAYS + way within the tables that have more than a state.
- */
+/* The share of a window's count, as ls_share() says; 0: the window has passed. */
 LS_INLINE __u32 ls_share_window(const struct ls_job *job, const struct ls_slot_abi *slot,
 				__u64 state)
 {
@@ -87,12 +84,13 @@ LS_INLINE __u32 ls_share_log(const struct ls_job *job, const struct ls_slot_abi 
 		return 0;
 	__u64 window = slot->window_ns << LS_TICKS_PER_NS_SHIFT;
 	__u64 admitted = state - 1;
-	if (job->now - log->stamp[(admitted - 1) & (LS_LOG_STAMPS - 1)] >= window)
+	if (!ls_tick_after(log->stamp[(admitted - 1) & (LS_LOG_STAMPS - 1)] + window, job->now))
 		return 0;
 	__u64 eighth = slot->limit / 8;
 	/* More than an eighth of the limit is live: not for eviction. */
 	if (admitted > eighth &&
-	    job->now - log->stamp[(admitted - 1 - eighth) & (LS_LOG_STAMPS - 1)] < window)
+	    ls_tick_after(log->stamp[(admitted - 1 - eighth) & (LS_LOG_STAMPS - 1)] + window,
+			  job->now))
 		return 255;
 	return 1;
 }
@@ -102,11 +100,15 @@ LS_INLINE __u32 ls_share_strikes(const struct ls_job *job, const struct ls_slot_
 {
 	__u32 set = place / LS_WAYS;
 	struct ls_strikes *strikes = bpf_map_lookup_elem(&ls_strikes, &set);
-	if (!strikes || job->now - state > slot->window_ns << LS_TICKS_PER_NS_SHIFT)
+	if (!strikes || ls_tick_after(job->now, state + (slot->window_ns << LS_TICKS_PER_NS_SHIFT)))
 		return 0;
 	return (strikes->count[place % LS_WAYS] >> (slot->share_shift & 31)) | 1;
 }
 
+/*
+ * How much of its limit the state in a way has used, in units of which full_share are the whole; 0: dead.
+ * `place` is set * LS_WAYS + way within the tables that have more than a state.
+ */
 LS_INLINE __u32 ls_share(const struct ls_job *job, const struct ls_slot_abi *slot, __u32 table,
 			 __u64 state, __u32 place)
 {
@@ -124,8 +126,8 @@ LS_INLINE __u32 ls_share(const struct ls_job *job, const struct ls_slot_abi *slo
 
 /*
  * The ways of `set` that pendings before job->asking of the same packet want, as a bitmap: limits of one subject share a
- * set, so several newcomers of one packet must not be given the same way. Those of panic have another set than the
- * class's and look at each other only.
+ * set, so several newcomers of one packet must not be given the same way. Those of panic are hashed by another
+ * class slot and look at each other only; where by chance both want one way, the commit notices.
  */
 LS_INLINE __u32 ls_ways_wanted(const struct ls_job *job, __u32 set)
 {
@@ -148,10 +150,11 @@ LS_INLINE __u32 ls_ways_wanted(const struct ls_job *job, __u32 set)
 
 /*
  * Which way of a set a newcomer may claim: the first dead one, or, outside the short table, the one that has
- * used the smallest share of its limit, if that is at most 1/8. LS_WAY_NONE: nobody. A way of the same subject is left
- * alone, dead or not: another limit of this very packet may be about to charge it.
+ * used the smallest share of its limit, if that is at most 1/8. LS_WAY_NONE: nobody. A way of the same subject under a
+ * limit that the policy still has is left alone, dead or not: that limit of this very packet may be about to charge
+ * it. job->dead_state is what was judged: a claim swaps exactly that, so that a way charged since is not lost.
  */
-__attribute__((noinline)) int ls_way_to_claim(const struct ls_job *job, __u32 table, __u32 set,
+__attribute__((noinline)) int ls_way_to_claim(struct ls_job *job, __u32 table, __u32 set,
 					      __u64 for_key)
 {
 	if (!job)
@@ -162,29 +165,33 @@ __attribute__((noinline)) int ls_way_to_claim(const struct ls_job *job, __u32 ta
 	__u32 first = (set - ls_table_base[table & (LS_TABLES - 1)]) * LS_WAYS;
 	__u32 wanted = ls_ways_wanted(job, set);
 	__u32 best = ls_opaque(LS_WAY_NONE), best_share = ls_opaque(256);
+	__u64 best_state = 0;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LS_WAYS; i++) {
 		__u64 state = LS_READ_ONCE(ways->way[i].state);
 		__u64 key = LS_READ_ONCE(ways->way[i].key);
 		if (state == LS_STATE_BUSY || wanted >> i & 1)
 			continue;
+		job->dead_state = state;
 		if (!key)
 			return (int)i;
-		if ((key ^ for_key) < LS_SLOTS)
-			continue;
 		const struct ls_slot_abi *slot = &ls_static.tables.slots[ls_bounded(
 			job->half * LS_SLOTS + (key & (LS_SLOTS - 1)), 2 * LS_SLOTS)];
+		if ((key ^ for_key) < LS_SLOTS && slot->known)
+			continue;
 		__u32 share = ls_share(job, slot, table, state, first + i);
 		if (!share)
 			return (int)i;
 		if (share < best_share && share * 8 <= slot->full_share) {
 			best = ls_opaque(i);
 			best_share = share;
+			best_state = state;
 		}
 	}
 	if (table == LS_TABLE_SHORT || best == LS_WAY_NONE)
 		return LS_WAY_NONE;
 	__sync_fetch_and_add(&ls_control.evicted, 1);
+	job->dead_state = best_state;
 	return (int)best;
 }
 

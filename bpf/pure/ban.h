@@ -86,10 +86,10 @@ LS_INLINE int ls_ban_is_live(__u64 until, __u64 now_ns)
 LS_INLINE int ls_ban_find(const struct ls_bans *set, __u64 subject, __u64 kind, __u64 *ret_until)
 {
 	for (int i = 0; i < LS_WAYS; i++) {
-		if (set->way[i].subject != subject)
-			continue;
 		__u64 until = LS_READ_ONCE(set->way[i].until);
-		if ((until & LS_BAN_KIND_MASK) != kind)
+		/* The end first: once it is live, the subject before it stays. */
+		if (LS_READ_ONCE(set->way[i].subject) != subject ||
+		    (until & LS_BAN_KIND_MASK) != kind)
 			continue;
 		*ret_until = until;
 		return i;

@@ -41,7 +41,8 @@ LS_INLINE int ls_log_take(const struct ls_log *log, __u64 state, __u64 now, __u6
 {
 	__u64 admitted = state ? state - 1 : 0;
 	__u64 oldest = log->stamp[(admitted - limit) & (LS_LOG_STAMPS - 1)];
-	if (admitted >= limit && now - oldest < window_ns << LS_TICKS_PER_NS_SHIFT)
+	/* Signed: another CPU's stamp may lie a little after our clock, and is then of now. */
+	if (admitted >= limit && ls_tick_after(oldest + (window_ns << LS_TICKS_PER_NS_SHIFT), now))
 		return 0;
 	*ret_next = admitted + 2;
 	return 1;
@@ -58,6 +59,10 @@ LS_INLINE int ls_limit_take(const struct ls_limit_abi *limit, __u64 now, __u64 w
 		return ls_bucket_take(state, now, cost, ceiling, limit->clamp, ret_next);
 	__u64 window = limit->window_ns | !limit->window_ns; /* never 0 */
 	struct ls_window_clock clock = ls_window_at(wall_ns, window);
+	/* Another CPU is past the boundary already: then so are we, or each would undo the other's count. */
+	__u64 stored = state >> LS_FIXED_COUNT_BITS;
+	if (state && ((stored - clock.number) & LS_WINDOW_NUMBER_MASK) == 1)
+		clock = (struct ls_window_clock){ .number = stored, .remaining = window };
 	if (limit->algorithm == LS_ABI_FIXED_WINDOW)
 		return ls_fixed_take(state, clock.number, cost, ceiling, ret_next);
 	return ls_sliding_take(state, clock, window, cost, ceiling, ret_next);

@@ -10,8 +10,7 @@
  * entry that old does not survive in a table under pressure, and the error is one window's refusals.
  *   fixed window    number 24 | count 40            limit < 10^12 < 2^40
  *   sliding window  number 24 | previous 20 | current 20   limit <= 10^6 < 2^20
- * The number is stored plus one (modulo 2^24, skipping 0) only in effect: an untouched state has count 0,
- * which means the same whatever its window.
+ * An untouched state has count 0, which means the same whatever its window.
  */
 
 #include "pure/base.h"
@@ -20,6 +19,9 @@
 #define LS_FIXED_COUNT_BITS 40
 #define LS_SLIDING_COUNT_BITS 20
 #define LS_SLIDING_COUNT_MASK ((1ULL << LS_SLIDING_COUNT_BITS) - 1)
+
+_Static_assert(LS_FIXED_COUNT_BITS == 2 * LS_SLIDING_COUNT_BITS,
+	       "both have the number at the same place");
 
 /* Where in time a packet is, for one window length. */
 struct ls_window_clock {

@@ -73,8 +73,7 @@
 /* Counters per CPU and bank: 16 bytes each. */
 #define LS_COUNTERS 20480
 
-/* Prefixes of different lengths, in order of a walk over the lengths that are in use. */
-#define LS_LENGTHS4 33
+/* Prefix lengths of IPv6, 0 to 128: the bound of the list of those in use. */
 #define LS_LENGTHS6 129
 
 #endif

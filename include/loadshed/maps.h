@@ -25,6 +25,4 @@
  *
  * The number of sets is fixed when the maps are made and is a power of two.
  */
-#define LS_OBJECT "loadshed"
-
 #endif

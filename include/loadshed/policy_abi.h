@@ -6,7 +6,7 @@
  * The policy as the kernel reads it: records and tables, never code. There are two generations of each;
  * the control word says which one is in force, and a packet reads that word once.
  *
- * Index of generation g (0 or 1) into each map: see maps.h.
+ * Where each generation's records are: tables_abi.h.
  */
 
 #include <linux/types.h>
@@ -127,7 +127,7 @@ struct ls_rows_abi {
 };
 
 /*
- * Chunks of one generation in the map `ls_ports`: destination ports of three protocols, where the row
+ * Chunks of one generation in ls_tables.ports: destination ports of three protocols, where the row
  * already includes the protocol; source ports; then what has no ports.
  */
 #define LS_CHUNKS_TCP 0

@@ -10,6 +10,7 @@ Exit 0: all as it should be; 1: what was not, and the shortest sequence that sti
 """
 
 import copy
+import ipaddress
 import json
 import os
 import random
@@ -106,9 +107,15 @@ class Model:
             entries.remove(entry)
         return self.publish(policy)
 
+    def is_allowed(self, source):
+        """Whether an entry of `allow` covers all of it; no entry of `deny` here is longer than one that does."""
+        banned = ipaddress.ip_network(source)
+        return any(banned.version == entry.version and banned.subnet_of(entry)
+                   for entry in map(ipaddress.ip_network, self.current[1].allow))
+
     def do_ban(self, what, source):
         if what == "add":
-            if source in self.current[1].allow:
+            if self.is_allowed(source):
                 return 1
             self.bans.add(source)
             return 0
@@ -116,7 +123,7 @@ class Model:
             code = 0 if source in self.bans else 1
             self.bans.discard(source)
             return code
-        self.bans |= set(BANS[:2]) - set(self.current[1].allow)
+        self.bans |= {source for source in BANS[:2] if not self.is_allowed(source)}
         return 0
 
     def do_off(self):

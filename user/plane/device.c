@@ -14,6 +14,7 @@
 #include <net/if_arp.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -229,7 +230,7 @@ bool ls_program_is_ours(const char *name)
 	return strcmp(name, "ls_xdp") == 0 || strcmp(name, "ls_xdp_frags") == 0;
 }
 
-int ls_plane_ghosts(char *list, size_t size)
+static int find_ghosts(char *list, size_t size)
 {
 	struct if_nameindex *all = if_nameindex();
 	char root[PATH_MAX] = "", instance[LS_NAME_BYTES];
@@ -255,5 +256,20 @@ int ls_plane_ghosts(char *list, size_t size)
 	}
 	if (all)
 		if_freenameindex(all);
+	return count;
+}
+
+/*
+ * A link that was never pinned goes with its process, but a moment after it: the kernel lets go of it from a work
+ * queue. What is still there after a second is a ghost.
+ */
+int ls_plane_ghosts(char *list, size_t size)
+{
+	int count = find_ghosts(list, size);
+
+	for (int i = 0; count > 0 && i < 20; i++) {
+		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+		count = find_ghosts(list, size);
+	}
 	return count;
 }

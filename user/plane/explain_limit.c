@@ -99,11 +99,13 @@ static unsigned share_of(const struct ls_view *view, const struct ls_slot_abi *s
 		const uint64_t window = slot->window_ns << LS_TICKS_PER_NS_SHIFT;
 		const uint64_t eighth = slot->limit / 8, admitted = state - 1;
 		const __u64 *stamp = view->logs[place].stamp;
-		if (!admitted || view->now - stamp[(admitted - 1) & (LS_LOG_STAMPS - 1)] >= window)
+		if (!admitted ||
+		    !ls_tick_after(stamp[(admitted - 1) & (LS_LOG_STAMPS - 1)] + window, view->now))
 			return 0;
-		return admitted > eighth && view->now - stamp[(admitted - 1 - eighth) &
-							      (LS_LOG_STAMPS - 1)] <
-						    window
+		return admitted > eighth && ls_tick_after(stamp[(admitted - 1 - eighth) &
+								(LS_LOG_STAMPS - 1)] +
+								  window,
+							  view->now)
 			       ? 255
 			       : 1;
 	}
@@ -159,7 +161,8 @@ static uint32_t way_to_claim(const struct ls_view *view, unsigned table, uint32_
 		unsigned full = 0;
 		const int share = share_at(view, table, set, i, &full);
 		if (share < 0 || is_taken(view, (uint64_t)set * LS_WAYS + i) ||
-		    (other && (other ^ key) < LS_SLOTS))
+		    (other && (other ^ key) < LS_SLOTS &&
+		     view->slots[view->half * LS_SLOTS + (other & (LS_SLOTS - 1))].known))
 			continue;
 		if (share == 0)
 			return i;

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "user/base/error.h"
+#include "user/base/file.h"
 #include "user/plane/save.h"
 
 #define NAMES "/run/netns"
@@ -81,19 +82,6 @@ static int sync_parent(char *path)
 	return fd >= 0 && (fsync(fd) == 0 || errno == EINVAL) ? 0 : -errno;
 }
 
-/* Temporary files of a process that was killed: whoever holds the lock is the only one to write here. */
-static void clear_temporaries(const char *path)
-{
-	DIR *list = opendir(path);
-	const struct dirent *entry;
-
-	while (list && (entry = readdir(list)))
-		if (strncmp(entry->d_name, ".ls-", 4) == 0)
-			(void)unlinkat(dirfd(list), entry->d_name, 0);
-	if (list)
-		closedir(list);
-}
-
 int ls_save_make_place(const char *instance, struct ls_error *error)
 {
 	char path[PATH_MAX];
@@ -110,6 +98,6 @@ int ls_save_make_place(const char *instance, struct ls_error *error)
 		if (!is_last)
 			*at = '/';
 	}
-	clear_temporaries(path);
+	ls_file_sweep(path);
 	return 0;
 }

@@ -59,8 +59,9 @@ static uint64_t log_wait(const struct ls_standing *standing, uint64_t now)
 		return 0;
 	const uint64_t oldest =
 		standing->log->stamp[(admitted - standing->ceiling) & (LS_LOG_STAMPS - 1)];
-	const uint64_t age = now - oldest;
-	return age >= window ? 0 : (window - age + TICKS_PER_NS - 1) / TICKS_PER_NS;
+	return ls_tick_after(oldest + window, now)
+		       ? (oldest + window - now + TICKS_PER_NS - 1) / TICKS_PER_NS
+		       : 0;
 }
 
 static uint64_t window_of(const struct ls_limit_abi *limit)
@@ -109,7 +110,9 @@ static uint64_t log_remaining(const struct ls_standing *standing, uint64_t now)
 	uint64_t live = 0;
 
 	while (standing->log && live < admitted && live < standing->ceiling &&
-	       now - standing->log->stamp[(admitted - 1 - live) & (LS_LOG_STAMPS - 1)] < window)
+	       ls_tick_after(standing->log->stamp[(admitted - 1 - live) & (LS_LOG_STAMPS - 1)] +
+				     window,
+			     now))
 		live++;
 	return standing->ceiling - live;
 }
