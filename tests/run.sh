@@ -9,12 +9,15 @@
 #   tests/run.sh            all suites
 #   tests/run.sh SUITE…     some of them, by name
 #   LS_LONG=1               longer variants of the load tests
+#   LS_SEED=N               other random cases than those of seed 1; a run that must decide should not throw dice
 
 set -u
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
 LOGS=$BUILD/test-logs
 PYTHON=/usr/bin/python3
+export LS_SEED=${LS_SEED:-1}
+export LS_TEST_SEED=${LS_TEST_SEED:-$LS_SEED}
 DATA=../shared/data
 if [ -d "$DATA" ]; then
 	LOADSHED_DATA=$(cd "$DATA" && pwd)
