@@ -96,6 +96,11 @@ struct ls_counter {
  * ledger hands out to classes and limits by name, so that they survive edits.
  */
 #define LS_COUNTER_GLOBAL(verdict, reason) ((verdict)*16 + (reason))
+/*
+ * What the counters of forgotten names have held. Added up by user space, CPU by CPU, in places of the same 48 that no
+ * packet counts into: only `malformed`, of the reasons that drop, can pass, and none that passes can drop.
+ */
+#define LS_COUNTER_FOLDED(verdict, reason) LS_COUNTER_GLOBAL(verdict, ((reason) + 8) % 16)
 #define LS_COUNTERS_GLOBAL 48
 #define LS_CLASS_COUNTERS 8
 #define LS_CLASS_COUNTER_ADMITTED 0

@@ -258,6 +258,14 @@ bool ls_program_is_ours(const char *name);
 /* Moves the counters of a bank to ls_retired and clears it; nobody counts into it any more. */
 void ls_counters_retire(struct ls_plane *plane, unsigned bank);
 
+/*
+ * Adds what blocks of counters hold to the verdicts that belong to no class, on the same CPU and bank, and clears them:
+ * their names are forgotten, the sums stay. No packet counts into them. 0 or negative with a line.
+ */
+struct ls_reused_counters;
+int ls_counters_fold(struct ls_plane *plane, const struct ls_reused_counters *blocks, size_t count,
+		     struct ls_error *error);
+
 /* Waits until every program that is running now has ended. */
 void ls_grace_period(void);
 
@@ -267,6 +275,14 @@ bool ls_policy_uses_vlan(const struct ls_policy *policy);
 /* The publish without the question whether it is in force already. */
 int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
 	       struct ls_error *error);
+
+/* ---- settle.c ---- */
+
+/*
+ * After a flip to `half`: pulls back what the rates of the other half have put further ahead than those of this one
+ * allow. Waits for running packets where there is anything to do. 0 or negative with a line; then it can be done again.
+ */
+int ls_publish_settle(struct ls_plane *plane, unsigned half, struct ls_error *error);
 
 /* A policy that asks for VLAN tags is refused where an interface of ours takes them out of the frame. */
 int ls_publish_check_tags(const struct ls_plane *plane, const struct ls_policy *policy,
@@ -285,6 +301,12 @@ uint64_t ls_timed_next_number(const struct ls_plane *plane);
  * long, unless it is confirmed. Nothing may be pending.
  */
 void ls_timed_flip(struct ls_plane *plane, uint64_t base, uint64_t confirm_ns);
+
+/*
+ * What comes after every flip, when the half in force is whole: its tables are settled, and only then it has a number,
+ * so that a process that is killed in between leaves it to the next writer.
+ */
+void ls_timed_finish(struct ls_plane *plane);
 
 /*
  * What whoever takes the lock does first: makes permanent what packets have done already when a deadline passed, and

@@ -13,7 +13,8 @@
  *	confirm		previous word, deadline, then the new word with the flag
  *	confirmed	deadline away, then the flag
  *	deadline passed	packets go by the previous word; then, by the next holder of the lock: that word into its place,
- *			a grace period (a packet may hold the other), the deadline away
+ *			a grace period (a packet may hold the other), the deadline away, the tables settled
+ *	rollback	the word; then the tables settled (ls_publish_settle)
  */
 
 #include <inttypes.h>
@@ -129,6 +130,16 @@ static void drop_flag(struct ls_plane *plane)
 	store(&control->panic_until, 0);
 }
 
+void ls_timed_finish(struct ls_plane *plane)
+{
+	struct ls_state *state = ls_plane_state(plane);
+	const uint64_t word = load(&ls_plane_control_rw(plane)->word);
+	const unsigned half = word & LS_WORD_GENERATION;
+
+	if (number_of(word) == 1 || ls_publish_settle(plane, half, NULL) == 0)
+		state->half[half].number = number_of(word);
+}
+
 /* The deadline has passed: what packets do already becomes what is written. */
 static void go_back(struct ls_plane *plane)
 {
@@ -137,9 +148,11 @@ static void go_back(struct ls_plane *plane)
 
 	/* It was never agreed to, so rollback does not go there. */
 	ls_plane_state(plane)->half[refused].number = 0;
+	ls_plane_state(plane)->half[1 - refused].number = 0; /* until it is settled */
 	store(&control->word, load(&control->previous_word) | LS_WORD_TIMED);
 	ls_grace_period();
 	store(&control->confirm_until, 0);
+	ls_timed_finish(plane);
 }
 
 void ls_timed_settle(struct ls_plane *plane)
@@ -149,8 +162,9 @@ void ls_timed_settle(struct ls_plane *plane)
 	const uint64_t word = load(&control->word);
 	const unsigned half = word & LS_WORD_GENERATION;
 
-	if (!state->half[half].number && number_of(state->words[half]) == number_of(word))
-		state->half[half].number = number_of(word);
+	if (number_of(word) && !state->half[half].number &&
+	    number_of(state->words[half]) == number_of(word))
+		ls_timed_finish(plane);
 	if (!(word & LS_WORD_TIMED)) {
 		store(&control->confirm_until, 0);
 		store(&control->off_until, 0);
@@ -228,7 +242,9 @@ int ls_plane_rollback(struct ls_plane *plane, struct ls_warnings *notes, struct 
 		return r;
 	ls_publish_refresh_clock(plane);
 	ls_timed_flip(plane, state->words[half], 0);
+	state->half[half].number = 0; /* until it is settled */
 	state->half[half].since_ns = ls_now_unix();
+	ls_timed_finish(plane);
 	if (policy->sources != state->sources)
 		ls_warnings_add(notes, "capacity stays at %" PRIu64 " sources, as at attach",
 				(uint64_t)state->sources);
