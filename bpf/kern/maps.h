@@ -6,7 +6,7 @@
  * The maps of include/loadshed/maps.h, and the constants that are fixed when the object is loaded. Sizes
  * given as 1 here are set by the loader, which knows the capacity and the number of CPUs.
  *
- * Every map is an array: the kernel inlines a look-up in an array to a bounds check and an address, it
+ * Every map that a packet looks into is an array: the kernel inlines a look-up in an array to a bounds check and an address, it
  * never allocates on a packet's path, and user space maps it and reads it without a system call.
  */
 

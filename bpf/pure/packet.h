@@ -267,10 +267,10 @@ LS_INLINE enum ls_parse ls_parse_ipv6(const __u8 *ip, const __u8 *end, struct ls
 
 /*
  * Parses the frame [frame, end) up to the extension headers, which the caller hands to
- * ls_parse_extensions() at LS_EXTENSIONS_AT(packet). On LS_PARSE_IP *packet holds what `known` says, and addresses,
- * family, protocol, hops, vlan; on the others family
- * may be set, but the packet has no source that anything should be charged to. A frame cut off before its
- * EtherType is malformed (no network card delivers one, a capture can hold one).
+ * ls_parse_extensions() at LS_EXTENSIONS_AT(packet). On LS_PARSE_IP *packet holds what `known` says, and
+ * addresses, family, protocol, hops, vlan. On the others family may be set, but the packet has no source
+ * that anything should be charged to. A frame cut off before its EtherType is malformed (no network card
+ * delivers one, a capture can hold one).
  */
 LS_INLINE enum ls_parse ls_parse(const __u8 *frame, const __u8 *end, struct ls_packet *packet)
 {

@@ -74,7 +74,7 @@ struct ls_control {
 	/* Trouble and pressure, counted with atomics: none of them is on a common path. */
 	__u64 evicted;	     /* long table: least used share evicted */
 	__u64 unplaced_long; /* long and log tables: newcomer found no place and passed */
-	__u64 contended;     /* a commit lost every try and was let through */
+	__u64 contended;     /* packets that passed uncharged: their commit lost every try */
 	__u64 bans_lost;     /* a class ban found no place in its two sets */
 	__u64 pad2[4];
 

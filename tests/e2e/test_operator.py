@@ -116,6 +116,24 @@ def rollback(test):
     check_equal("the last before", lab.status()["generation"], 1)
 
 
+@case("S-08 going back to a faster limit helps at once: by rollback, and by a confirm that was not given in time")
+def back_to_faster(test):
+    lab = test.lab()
+    fast = "version: 1\nclasses:\n  - { name: rest, match: any, limits: [{ rate: 1k/s }] }\n"
+    day = fast.replace("1k/s", "1/d")
+    lab.attach(fast)
+    for confirm in ([], ["--confirm", "1s"]):
+        lab.apply(day, *confirm)
+        got = verdicts(lab, [udp_frame(SOURCE)] * 5)
+        check(got.get(("drop", "limit"), 0) >= 4, "1/d: %s" % got)
+        if confirm:
+            wait_for("the deadline", lambda: lab.status()["confirm_seconds"] is None, 3)
+            lab.ls("on")  # any verb that changes something
+        else:
+            lab.ls("policy", "rollback")
+        check_equal("again 1k/s %s" % confirm, verdicts(lab, [udp_frame(SOURCE)]), {("pass", "admitted"): 1})
+
+
 @case("off drops nothing and ends by itself; on ends it at once")
 def off(test):
     lab = test.lab()

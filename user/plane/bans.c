@@ -84,7 +84,7 @@ static struct ls_ban_text_key text_key(uint64_t subject, uint64_t kind)
 	return (struct ls_ban_text_key){ .subject = subject, .kind = (uint32_t)kind };
 }
 
-/* The words come first: a ban that stands is one that packets look for. */
+/* The word of lengths comes first: a ban that stands is one that packets look for. */
 static void announce(struct ls_plane *plane, const struct ls_prefix *prefix)
 {
 	struct ls_control *control = ls_plane_control_rw(plane);
@@ -306,10 +306,11 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 		return -EIO;
 	for (uint32_t set = 0; set < plane->maps[LS_MAP_BANS].entries; set++) {
 		for (int way = 0; way < LS_WAYS; way++) {
-			const uint64_t subject =
-				__atomic_load_n(&sets[set].way[way].subject, __ATOMIC_RELAXED);
+			/* The end first: once it is live, the subject before it stays. */
 			const uint64_t until =
 				__atomic_load_n(&sets[set].way[way].until, __ATOMIC_ACQUIRE);
+			const uint64_t subject =
+				__atomic_load_n(&sets[set].way[way].subject, __ATOMIC_RELAXED);
 			if (until == LS_STATE_BUSY || !ls_ban_is_live(until, ls_plane_now(plane)))
 				continue;
 			if (count == room) {

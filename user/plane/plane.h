@@ -122,6 +122,7 @@ struct ls_plane_status {
 	uint8_t policy_sha256[32];
 	uint64_t published_ns; /* Unix time */
 	uint64_t made_ns;      /* Unix time when the tables were made: counters count from there */
+	uint64_t program_ns;   /* Unix time since when this program runs */
 	uint64_t sources;      /* capacity that is held */
 	uint64_t confirm_ns;   /* left to confirm; 0: nothing is pending */
 	uint64_t off_ns;       /* left of `off`; 0: not off */

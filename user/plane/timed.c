@@ -136,7 +136,8 @@ void ls_timed_finish(struct ls_plane *plane)
 	const uint64_t word = load(&ls_plane_control_rw(plane)->word);
 	const unsigned half = word & LS_WORD_GENERATION;
 
-	if (number_of(word) == 1 || ls_publish_settle(plane, half, NULL) == 0)
+	/* Before the first one nothing was counted. */
+	if (!state->words[1 - half] || ls_publish_settle(plane, half, NULL) == 0)
 		state->half[half].number = number_of(word);
 }
 
