@@ -10,6 +10,7 @@
 #include "user/base/addr.h"
 #include "user/base/output.h"
 #include "user/base/units.h"
+#include "user/cli/host.h"
 #include "user/cli/session.h"
 #include "user/plane/bans.h"
 #include "user/plane/plane.h"
@@ -65,19 +66,32 @@ static json_t *ban_json(const struct ls_ban_entry *ban)
 			 origins[ban->origin]);
 }
 
-/* Whether the session would be in the ban. The policy decides whether that means anything. */
-static bool cuts_session(struct ls_plane *plane, const struct ls_policy *policy,
-			 const struct ls_prefix *prefix, struct ls_session *ret_session)
+/* A ban that would cut a session of the caller, or what this host cannot do without, takes --yes. */
+static int guard(struct ls_plane *plane, const struct ls_policy *policy,
+		 const struct ls_prefix *prefix)
 {
 	_cleanup_(ls_plane_status_fini) struct ls_plane_status status = { 0 };
-	struct ls_prefix wide;
+	struct ls_session sessions[LS_SESSIONS_MAX];
+	struct ls_host_address host;
+	char text[LS_PREFIX_TEXT], own[LS_PREFIX_TEXT];
 
-	if (policy->mode == LS_MODE_MONITOR || !ls_session_find(ret_session) ||
+	if (policy->mode == LS_MODE_MONITOR ||
 	    (ls_plane_status(plane, &status, NULL) == 0 && status.attach_monitor))
-		return false;
-	wide = ls_ban_widen(ret_session->client);
-	return ls_prefix_contains(prefix, &wide) &&
-	       !ls_ban_is_allowed(policy, &ret_session->client, NULL);
+		return LS_EXIT_DONE;
+	ls_prefix_format(prefix, text);
+	const size_t count = ls_session_find(sessions);
+	const struct ls_session *cut = ls_session_banned(sessions, count, policy, prefix);
+	if (cut)
+		ls_cli_note(
+			"banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
+			text, ls_prefix_format(&cut->client, own));
+	else if (ls_host_is_within(policy, prefix, &host))
+		ls_cli_note(
+			"banning %s would cut %s (this host's %s); nothing was changed; use --yes if that is meant",
+			text, ls_prefix_format(&host.address, own), host.what);
+	else
+		return LS_EXIT_DONE;
+	return LS_EXIT_FAILED;
 }
 
 /* What must be known before a ban stands. */
@@ -85,8 +99,7 @@ static int check_ban(struct ls_cli *cli, struct ls_plane *plane, const struct ls
 {
 	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
 	struct ls_error error = LS_ERROR_INIT;
-	struct ls_session session;
-	char text[LS_PREFIX_TEXT], own[LS_PREFIX_TEXT];
+	char text[LS_PREFIX_TEXT];
 	bool inside = false;
 
 	ls_prefix_format(prefix, text);
@@ -98,12 +111,8 @@ static int check_ban(struct ls_cli *cli, struct ls_plane *plane, const struct ls
 			text);
 		return LS_EXIT_FAILED;
 	}
-	if (!ls_cli_has(cli, LS_OPTION_YES) && cuts_session(plane, policy, prefix, &session)) {
-		ls_cli_note(
-			"banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
-			text, ls_prefix_format(&session.client, own));
+	if (!ls_cli_has(cli, LS_OPTION_YES) && guard(plane, policy, prefix) != LS_EXIT_DONE)
 		return LS_EXIT_FAILED;
-	}
 	if (inside)
 		ls_cli_note("%s holds addresses that 'allow' names; those stay allowed", text);
 	return LS_EXIT_DONE;

@@ -27,7 +27,6 @@
 #include "user/policy/read.h"
 #include "user/policy/reader.h"
 
-#define HOST_ADDRESSES 256
 #define SHOWN 10 /* entries that are left out and named; the rest is counted */
 
 static const char *const no_clients[] = { "0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3",
@@ -41,7 +40,7 @@ struct import {
 	struct ls_set set;
 	struct ls_policy *policy;
 	struct ls_prefix no_clients[N_NO_CLIENTS];
-	struct ls_host_address host[HOST_ADDRESSES];
+	struct ls_host_address host[LS_HOST_ADDRESSES];
 	size_t n_host;
 	size_t put, longer, allowed, left_out;
 };
@@ -111,22 +110,23 @@ static int read_feed(struct import *import, struct ls_error *error)
 /* The guard of the session: its place in the file is named. */
 static int guard(struct ls_cli *cli, const struct import *import)
 {
-	struct ls_session session;
+	struct ls_session sessions[LS_SESSIONS_MAX];
 	char text[LS_PREFIX_TEXT], own[LS_PREFIX_TEXT];
 
-	if (ls_cli_has(cli, LS_OPTION_YES) || import->policy->mode == LS_MODE_MONITOR ||
-	    !ls_session_find(&session) || ls_ban_is_allowed(import->policy, &session.client, NULL))
+	if (ls_cli_has(cli, LS_OPTION_YES))
 		return LS_EXIT_DONE;
-	const struct ls_prefix wide = ls_ban_widen(session.client);
+	const size_t count = ls_session_find(sessions);
 	for (size_t i = 0; i < import->set.entries.count; i++) {
 		const struct ls_prefix *entry = &import->set.entries.items[i];
 		const struct ls_prefix banned = ls_ban_widen(*entry);
-		if (!ls_prefix_contains(&banned, &wide) || danger_of(import, entry))
+		const struct ls_session *cut =
+			ls_session_banned(sessions, count, import->policy, &banned);
+		if (!cut || danger_of(import, entry))
 			continue;
 		ls_cli_note(
 			"%s:%zu: banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
 			import->file, line_of(import, entry), ls_prefix_format(entry, text),
-			ls_prefix_format(&session.client, own));
+			ls_prefix_format(&cut->client, own));
 		return LS_EXIT_FAILED;
 	}
 	return LS_EXIT_DONE;
@@ -201,7 +201,7 @@ int ls_cmd_ban_import(struct ls_cli *cli)
 	import->file = cli->arguments[0];
 	for (size_t i = 0; i < N_NO_CLIENTS; i++)
 		(void)ls_prefix_parse(no_clients[i], strlen(no_clients[i]), &import->no_clients[i]);
-	import->n_host = ls_host_addresses(import->host, HOST_ADDRESSES);
+	import->n_host = ls_host_addresses(import->host, LS_HOST_ADDRESSES);
 	if (read_feed(import, &error) < 0)
 		return ls_cli_fail(&error);
 	r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);

@@ -3,10 +3,14 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "user/base/cleanup.h"
+#include "user/plane/bans.h"
+#include "user/plane/lists.h"
+#include "user/policy/policy.h"
 
 static size_t add(struct ls_host_address *list, size_t count, size_t room, const char *text,
 		  const char *what)
@@ -32,12 +36,17 @@ static size_t add_own(struct ls_host_address *list, size_t count, size_t room)
 	for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
 		const int family = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
 		const void *address = NULL;
+		if (one->ifa_flags & IFF_LOOPBACK)
+			continue;
 		if (family == AF_INET)
 			address = &((const struct sockaddr_in *)(const void *)one->ifa_addr)
 					   ->sin_addr;
 		if (family == AF_INET6)
 			address = &((const struct sockaddr_in6 *)(const void *)one->ifa_addr)
 					   ->sin6_addr;
+		/* Its own link-local one is nobody's source but its own. */
+		if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)address))
+			continue;
 		if (address && inet_ntop(family, address, text, sizeof(text)))
 			count = add(list, count, room, text, "own address");
 	}
@@ -100,4 +109,36 @@ size_t ls_host_addresses(struct ls_host_address *list, size_t room)
 	count = add_gateways4(list, count, room);
 	count = add_gateways6(list, count, room);
 	return add_resolvers(list, count, room);
+}
+
+bool ls_host_is_within(const struct ls_policy *policy, const struct ls_prefix *prefix,
+		       struct ls_host_address *ret)
+{
+	struct ls_host_address list[LS_HOST_ADDRESSES];
+	const size_t count = ls_host_addresses(list, LS_HOST_ADDRESSES);
+
+	for (size_t i = 0; i < count; i++) {
+		const struct ls_prefix wide = ls_ban_widen(list[i].address);
+		*ret = list[i];
+		if (ls_prefix_contains(prefix, &wide) &&
+		    !ls_ban_is_allowed(policy, &list[i].address, NULL))
+			return true;
+	}
+	return false;
+}
+
+bool ls_host_is_denied(const struct ls_policy *policy, const struct ls_policy *before,
+		       struct ls_host_address *ret)
+{
+	struct ls_host_address list[LS_HOST_ADDRESSES];
+	const size_t count = ls_host_addresses(list, LS_HOST_ADDRESSES);
+
+	for (size_t i = 0; i < count; i++) {
+		*ret = list[i];
+		if (ls_lists_outcome(policy, &list[i].address) == LS_OUTCOME_DENY &&
+		    !(before && before->mode == LS_MODE_ENFORCE &&
+		      ls_lists_outcome(before, &list[i].address) == LS_OUTCOME_DENY))
+			return true;
+	}
+	return false;
 }
