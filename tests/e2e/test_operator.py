@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 
-from harness import LOADSHED, Skip, case, check, check_adds_up, check_equal, main, tally, wait_for
+from harness import LOADSHED, Skip, case, check, check_adds_up, check_equal, main, run, tally, wait_for
 from packets import ACK, SYN, tcp_frame, udp_frame
 
 SOURCE, OTHER, FRIEND = "203.0.113.7", "198.51.100.9", "192.0.2.33"
@@ -449,15 +449,17 @@ def guards_tmux(test):
     lab.attach("version: 1\n")
     first, now = "10.9.0.2", "10.9.0.3"
     socket, seen = test.path("tmux"), test.path("seen")
-    tmux = ["env", "-u", "TMUX", "TERM=xterm", "tmux", "-f", "/dev/null", "-S", socket]
-    lab.srv("env", "SSH_CONNECTION=%s 50000 10.9.0.1 22" % first, *tmux, "new-session", "-d", "sh")
-    test.stack.callback(lambda: lab.srv(*tmux, "kill-server", code=None))
+    # Its server loses its ancestors, and with them whose /sys it was; so the network namespace alone.
+    inside = ["nsenter", "--net=/run/netns/%s-srv" % lab.name, "env", "-u", "TMUX", "TERM=xterm"]
+    tmux = ["tmux", "-f", "/dev/null", "-S", socket]
+    run([*inside, "SSH_CONNECTION=%s 50000 10.9.0.1 22" % first, *tmux, "new-session", "-d", "sh"])
+    test.stack.callback(lambda: run([*inside, *tmux, "kill-server"], code=None))
 
     def deny(address):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(seen)
-        lab.srv(*tmux, "send-keys", "%s -I %s deny add %s 2>%s.new; mv %s.new %s" % (
-            LOADSHED, lab.instance, address, seen, seen, seen), "Enter")
+        run([*inside, *tmux, "send-keys", "%s -I %s deny add %s 2>%s.new; mv %s.new %s" % (
+            LOADSHED, lab.instance, address, seen, seen, seen), "Enter"])
         wait_for("the verb", lambda: os.path.exists(seen), 20)
         with open(seen) as file:
             return file.read()
@@ -466,12 +468,11 @@ def guards_tmux(test):
     check(first in err, "the login it was started in: %r" % err)
     check_equal("nobody looks", deny(now), "")
     lab.ls("deny", "del", now)
-    client = subprocess.Popen(["ip", "netns", "exec", lab.name + "-srv", "env",
-                               "SSH_CONNECTION=%s 50001 10.9.0.1 22" % now, "script", "-qfc",
+    client = subprocess.Popen([*inside, "SSH_CONNECTION=%s 50001 10.9.0.1 22" % now, "script", "-qfc",
                                " ".join(tmux) + " attach", "/dev/null"],
                               stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     test.stack.callback(client.kill)
-    wait_for("the client", lambda: lab.srv(*tmux, "list-clients").out.strip(), 20)
+    wait_for("the client", lambda: run([*inside, *tmux, "list-clients"]).out.strip(), 20)
     err = deny(now)
     check(now in err and "own session" in err, "somebody looks from there: %r" % err)
     check(first in deny(first), "and the login it was started in")
