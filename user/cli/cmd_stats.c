@@ -185,6 +185,10 @@ static void print_interfaces(const struct ls_stats *now, const struct ls_stats *
 		tally_cells(&table, row->drop, old.drop, span_ns);
 	}
 	(void)ls_table_print(&table, stdout);
+	for (size_t i = 0; i < now->n_interfaces; i++)
+		if (!now->interfaces[i].ifindex && strchr(now->interfaces[i].name, ','))
+			printf("%s: in one row, as an instance counts %d interfaces apart\n",
+			       now->interfaces[i].name, LS_BANKS - 1);
 }
 
 static int print_stats(const struct ls_stats *now, const struct ls_stats *before, uint64_t span_ns)

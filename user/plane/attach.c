@@ -304,12 +304,31 @@ static void undo_targets(struct job *job)
 	}
 }
 
+/* In which mode, and how to get what was asked for: a mode is for the life of a link. */
+static void note_attached(struct job *job, const struct ls_device *device)
+{
+	const struct ls_state_interface *row = ls_row_of(&job->plane, device->ifindex);
+	const enum ls_plane_mode wanted = job->request->mode,
+				 mode = row && row->mode == LS_STATE_GENERIC ? LS_PLANE_GENERIC
+									     : LS_PLANE_NATIVE;
+
+	if (wanted == LS_PLANE_AUTO || wanted == mode)
+		ls_warnings_add(job->notes, "%s: attached already, in %s mode", device->name,
+				ls_plane_mode_name(mode));
+	else
+		ls_warnings_add(
+			job->notes,
+			"%s: attached already, in %s mode, and stays so; to change it: 'loadshed detach %s', then 'loadshed attach %s --mode %s'",
+			device->name, ls_plane_mode_name(mode), device->name, device->name,
+			ls_plane_mode_name(wanted));
+}
+
 static int attach_targets(struct job *job, struct ls_error *error)
 {
 	for (size_t i = 0; i < job->n_targets; i++) {
 		struct ls_target *target = &job->targets[i];
 		if (target->is_attached) {
-			ls_warnings_add(job->notes, "%s: attached already", target->device.name);
+			note_attached(job, &target->device);
 			continue;
 		}
 		const int r = attach_one(job, target, error);

@@ -188,6 +188,8 @@ bool ls_pins_next_link(const char *directory, uint32_t *ret_ifindex);
 
 /* fd that holds the lock of the instance until it is closed; or negative with a line that names who has it. */
 int ls_lock_take(const char *instance, struct ls_error *error);
+/* Takes its file away; only by who holds it. */
+void ls_lock_remove(const char *instance);
 
 /* ---- load.c ---- */
 

@@ -126,6 +126,8 @@ void ls_plane_fini(struct ls_plane *plane)
 	ls_skeleton__destroy(plane->skeleton);
 	plane->skeleton = NULL;
 	plane->replay = NULL;
+	if (plane->lock_fd >= 0 && access(plane->directory, F_OK) < 0)
+		ls_lock_remove(plane->instance);
 	close_fd(&plane->lock_fd);
 }
 

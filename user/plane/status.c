@@ -91,8 +91,9 @@ static void note_interface(const struct ls_state_interface *row,
 			row->flags & LS_STATE_F_FELL_BACK ? ", as the driver has no native mode"
 							  : "");
 	if (interface->program_id && !interface->bank)
-		degrade(status, "%s: shares its counters with other interfaces since %s",
-			interface->name, since);
+		degrade(status,
+			"%s: shares its counters with other interfaces since %s: an instance counts %d apart",
+			interface->name, since, LS_BANKS - 1);
 }
 
 static void note_timed(struct ls_plane_status *status)
