@@ -64,7 +64,7 @@ $(BUILD)/loadshed.skel.h: $(BUILD)/loadshed.bpf.o
 
 demo:
 	@scripts/deps.sh demo
-	@$(MAKE) --no-print-directory all tools
+	@$(MAKE) --no-print-directory all
 	@scripts/demo.sh
 
 check:
