@@ -19,6 +19,7 @@
 #include "user/base/error.h"
 #include "user/plane/counters.h"
 #include "user/plane/internal.h"
+#include "user/plane/link.h"
 #include "user/policy/compile.h"
 #include "user/policy/read.h"
 
@@ -154,12 +155,41 @@ static void a_name_that_gets_anothers_counters_starts_at_zero_and_no_sum_goes_do
 	assert_true(folded > 0);
 }
 
+/*
+ * FIELD A-11: the packets of a bond come in with the indexes of its members (the kernel of most test machines has no
+ * bonds). They lead to the bond's counters, and no more once it is detached; what is somebody else's stays that.
+ */
+static void packets_of_a_bonds_members_are_counted_under_the_bond(void **state)
+{
+	static const uint32_t members[] = { 5, 6, 300, 7 };
+	const struct ls_bank_abi *bank = control.bank;
+
+	(void)state;
+	memset(&control, 0, sizeof(control));
+	ls_row_set_bank(&plane, 2, 44, NULL, 0); /* at the place of 300 */
+	ls_row_set_bank(&plane, 3, 9, members, 4);
+	assert_int_equal(bank[9].ifindex, 9);
+	for (unsigned i = 5; i <= 7; i++) {
+		assert_int_equal(bank[i].ifindex, i);
+		assert_int_equal(bank[i].bank, 3);
+	}
+	assert_int_equal(bank[300 % LS_BANK_SLOTS].ifindex, 44);
+	assert_int_equal(bank[300 % LS_BANK_SLOTS].bank, 2);
+	struct ls_state_interface row = { .ifindex = 9, .bank = 3 };
+	ls_row_drop(&plane, &row);
+	for (unsigned i = 5; i <= 9; i++)
+		assert_int_equal(bank[i].ifindex, 0);
+	assert_int_equal(bank[44].ifindex, 44);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(
 			a_name_that_gets_anothers_counters_starts_at_zero_and_no_sum_goes_down,
 			start),
+		cmocka_unit_test_setup(packets_of_a_bonds_members_are_counted_under_the_bond,
+				       start),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

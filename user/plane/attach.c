@@ -273,14 +273,8 @@ static int attach_one(struct job *job, struct ls_target *target, struct ls_error
 		.flags = LS_STATE_F_PENDING,
 	};
 	snprintf(fresh.name, sizeof(fresh.name), "%.15s", target->device.name);
-	if (fresh.bank) {
-		const struct ls_bank_abi bank = { ifindex, fresh.bank };
-		uint64_t both;
-		memcpy(&both, &bank, sizeof(both));
-		__atomic_store_n(
-			(uint64_t *)&ls_plane_control_rw(plane)->bank[ifindex % LS_BANK_SLOTS],
-			both, __ATOMIC_RELEASE);
-	}
+	if (fresh.bank)
+		ls_row_find_bank(plane, fresh.bank, &target->device);
 	*row = fresh;
 	int r = ls_target_attach(target, plane->program_fd, job->request->mode, job->notes, error);
 	if (r < 0)

@@ -205,6 +205,12 @@ struct ls_load {
  * with the first values; nothing is pinned. */
 int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct ls_error *error);
 
+/*
+ * One line about a program that the kernel does not take, whatever it wrote about it; returns -code. `log`, the
+ * verifier's, is taken apart. Public for tests.
+ */
+int ls_load_explain(int code, char *log, struct ls_error *error);
+
 /* Whether the kernel loads programs that take frames in several buffers (5.18): tried, by loading one. */
 bool ls_load_has_frags(void);
 
@@ -238,6 +244,11 @@ int ls_device_check(const struct ls_device *device, struct ls_error *error);
 bool ls_device_takes_tags(const struct ls_device *device);
 /* What an ETHTOOL_G… command that answers with bits says of `bits`: 1 or 0; -1: unknown. */
 int ls_device_offload(const char *name, uint32_t command, uint32_t bits);
+/*
+ * The devices that a bond is made of: packets come in with their indexes, not with the bond's. At most `room`; returns
+ * how many, 0 for what is no bond.
+ */
+size_t ls_device_members(const char *name, uint32_t *list, size_t room);
 /* Current and largest number of queues (combined, else rx); false: unknown. */
 bool ls_device_queues(const struct ls_device *device, uint32_t *ret_now, uint32_t *ret_max);
 

@@ -271,8 +271,7 @@ static const char *reason_in_log(char *log)
 	return why ? why : "";
 }
 
-/* One line about a program that the kernel does not take, whatever it wrote about it. */
-static int explain_refusal(int code, char *log, struct ls_error *error)
+int ls_load_explain(int code, char *log, struct ls_error *error)
 {
 	struct utsname system = { 0 };
 	const char *why = reason_in_log(log);
@@ -395,7 +394,7 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
 	if (r < 0) {
 		if (request->verbose && log[0] != '\0')
 			fprintf(stderr, "%s\n", log);
-		return explain_refusal(-r, log, error);
+		return ls_load_explain(-r, log, error);
 	}
 	r = take_over(plane, skeleton, program, error);
 	if (r < 0)

@@ -215,8 +215,8 @@ static void enter_links(struct ls_plane *fresh, const struct links *links)
 		row->mode = resident.mode == LS_PLANE_GENERIC ? LS_STATE_GENERIC : LS_STATE_NATIVE;
 		if (i + 1 < LS_BANKS && !bank->ifindex) {
 			row->bank = (__u16)(i + 1);
-			bank->bank = row->bank;
-			bank->ifindex = links->ifindex[i];
+			device.ifindex = links->ifindex[i];
+			ls_row_find_bank(fresh, row->bank, &device);
 		}
 		row->ifindex = links->ifindex[i];
 	}
