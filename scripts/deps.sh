@@ -74,6 +74,7 @@ rows_demo() {
 	cat <<-'ROWS'
 		ip|has ip|iproute2
 		python3|has python3|python3
+		sysctl|has sysctl|procps
 	ROWS
 }
 
@@ -90,6 +91,7 @@ rows_check() {
 		iptables|has iptables|iptables
 		tc|has tc|iproute2
 		?strace|has strace|strace
+		?tmux|has tmux|tmux
 		?setpriv|has setpriv|util-linux
 		?mandoc|has mandoc|mandoc
 		?zsh|has zsh|zsh

@@ -111,7 +111,7 @@ static void print_status(const struct ls_plane_status *status)
 		printf("\n%sdegraded%s\n", ls_color(stdout, LS_COLOR_YELLOW),
 		       ls_color(stdout, LS_COLOR_RESET));
 	for (size_t i = 0; i < status->n_degraded; i++)
-		printf("  %s\n", status->degraded[i]);
+		printf("  "), ls_print_wrapped(status->degraded[i], 4, 2);
 }
 
 static int show_status(struct ls_plane *plane, bool json)

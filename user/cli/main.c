@@ -159,7 +159,9 @@ int ls_cli_flush(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return LS_EXIT_DONE;
-	ls_cli_note("cannot write to stdout: %s", strerror(errno));
+	/* Whoever reads has seen enough: `loadshed stats --watch | head`. */
+	if (errno != EPIPE)
+		ls_cli_note("cannot write to stdout: %s", strerror(errno));
 	return LS_EXIT_FAILED;
 }
 
