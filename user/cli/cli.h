@@ -135,6 +135,9 @@ int ls_cli_absent(const struct ls_cli *cli);
 /* Prints one document and a line feed; takes it over. LS_EXIT_DONE, or LS_EXIT_FAILED with a line, also
  * when stdout cannot take it. */
 int ls_cli_print_json(json_t *json);
+
+/* Whole seconds, rounded up, so that what is pending never shows as 0; of 0: null. */
+json_t *ls_cli_seconds_json(uint64_t ns);
 /* What a verb returns after it has printed to stdout: a full disk or a closed pipe is a failure. */
 int ls_cli_flush(void);
 

@@ -40,12 +40,6 @@ static json_t *interfaces_json(const struct ls_plane_status *status)
 	return list;
 }
 
-/* Rounded up, so that what is pending never shows as 0. */
-static json_t *seconds_json(uint64_t ns)
-{
-	return ns ? json_integer((json_int_t)((ns + 999999999) / 1000000000)) : json_null();
-}
-
 static json_t *status_json(const struct ls_plane_status *status)
 {
 	char sha256[LS_SHA256_TEXT], since[LS_STAMP_TEXT], program[LS_STAMP_TEXT];
@@ -58,11 +52,11 @@ static json_t *status_json(const struct ls_plane_status *status)
 		"instance", status->instance, "version", status->version, "generation",
 		(json_int_t)status->generation, "mode", status->monitor ? "monitor" : "enforce",
 		"policy_sha256", ls_sha256_format(status->policy_sha256, sha256), "confirm_seconds",
-		seconds_json(status->confirm_ns), "interfaces", interfaces_json(status), "degraded",
-		degraded, "since", ls_stamp_format(status->published_ns, since), "program_since",
-		ls_stamp_format(status->program_ns, program), "capacity",
-		(json_int_t)status->sources, "off_seconds", seconds_json(status->off_ns),
-		"panic_seconds", seconds_json(status->panic_ns), "previous_generation",
+		ls_cli_seconds_json(status->confirm_ns), "interfaces", interfaces_json(status),
+		"degraded", degraded, "since", ls_stamp_format(status->published_ns, since),
+		"program_since", ls_stamp_format(status->program_ns, program), "capacity",
+		(json_int_t)status->sources, "off_seconds", ls_cli_seconds_json(status->off_ns),
+		"panic_seconds", ls_cli_seconds_json(status->panic_ns), "previous_generation",
 		status->previous ? json_integer((json_int_t)status->previous) : json_null());
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "user/cli/cli.h"
+#include "user/cli/publish.h"
 
 /* ban add, del, list. */
 
@@ -9,6 +9,7 @@
 
 #include "user/base/addr.h"
 #include "user/base/output.h"
+#include "user/base/reason.h"
 #include "user/base/units.h"
 #include "user/cli/host.h"
 #include "user/cli/session.h"
@@ -16,12 +17,6 @@
 #include "user/plane/plane.h"
 #include "user/plane/save.h"
 #include "user/policy/policy.h"
-
-static const char *const origins[] = {
-#define ORIGIN_TEXT(id, text) [LS_ORIGIN_##id] = text,
-	LS_ORIGINS(ORIGIN_TEXT)
-#undef ORIGIN_TEXT
-};
 
 /* SRC of the command line; IPv6 longer than /64 is widened, and says so. */
 static int read_source(const char *text, struct ls_prefix *ret)
@@ -40,16 +35,6 @@ static int read_source(const char *text, struct ls_prefix *ret)
 	return LS_EXIT_DONE;
 }
 
-static int open_for_bans(struct ls_cli *cli, enum ls_plane_access access, struct ls_plane **ret)
-{
-	struct ls_error error = LS_ERROR_INIT;
-	const int r = ls_plane_open(cli->instance, access, ret, &error);
-
-	if (r == LS_PLANE_E_ABSENT)
-		return ls_cli_absent(cli);
-	return r < 0 ? ls_cli_fail(&error) : LS_EXIT_DONE;
-}
-
 /* Rounded up, so that a ban that stands never shows as 0. */
 static uint64_t seconds(uint64_t ns)
 {
@@ -63,7 +48,7 @@ static json_t *ban_json(const struct ls_ban_entry *ban)
 	return json_pack("{s:s, s:I, s:o, s:s}", "source", ls_prefix_format(&ban->prefix, text),
 			 "remaining_seconds", (json_int_t)seconds(ban->remaining_ns), "reason",
 			 ban->reason[0] ? json_string(ban->reason) : json_null(), "origin",
-			 origins[ban->origin]);
+			 ls_origin_name(ban->origin));
 }
 
 /* A ban that would cut a session of the caller, or what this host cannot do without, takes --yes. */
@@ -179,7 +164,7 @@ int ls_cmd_ban_add(struct ls_cli *cli)
 		if ((unsigned char)*at < ' ' || *at == 0x7f)
 			return ls_cli_usage(
 				"--reason: one line of text, without control characters");
-	r = open_for_bans(cli, LS_PLANE_WRITE, &plane);
+	r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);
 	if (r == LS_EXIT_DONE)
 		r = check_ban(cli, plane, &prefix);
 	if (r != LS_EXIT_DONE)
@@ -201,7 +186,7 @@ int ls_cmd_ban_del(struct ls_cli *cli)
 	int r = read_source(cli->arguments[0], &prefix);
 
 	if (r == LS_EXIT_DONE)
-		r = open_for_bans(cli, LS_PLANE_WRITE, &plane);
+		r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);
 	if (r != LS_EXIT_DONE)
 		return r;
 	ls_prefix_format(&prefix, text);
@@ -237,7 +222,7 @@ static int print_bans(const struct ls_ban_entry *bans, size_t count)
 		ls_table_cell(&table, "%s", ls_prefix_format(&bans[i].prefix, text));
 		ls_table_cell(&table, "%s",
 			      ls_human_time(seconds(bans[i].remaining_ns) * LS_NS_PER_S, left));
-		ls_table_cell(&table, "%s", origins[bans[i].origin]);
+		ls_table_cell(&table, "%s", ls_origin_name(bans[i].origin));
 		ls_table_cell(&table, "%s", bans[i].reason[0] ? bans[i].reason : "-");
 	}
 	if (count == 0)
@@ -254,7 +239,7 @@ int ls_cmd_ban_list(struct ls_cli *cli)
 	_cleanup_json_ json_t *list = NULL;
 	struct ls_error error = LS_ERROR_INIT;
 	size_t count = 0;
-	const int r = open_for_bans(cli, LS_PLANE_READ, &plane);
+	const int r = ls_cli_open(cli, LS_PLANE_READ, &plane);
 
 	if (r != LS_EXIT_DONE)
 		return r;

@@ -17,6 +17,7 @@
 
 #include "loadshed/reasons.h"
 #include "user/base/units.h"
+#include "user/base/reason.h"
 #include "user/cli/cli.h"
 #include "user/cli/host.h"
 #include "user/plane/bans.h"
@@ -71,11 +72,6 @@ static void make_frame(const struct ls_session *session, uint8_t flags,
 static void explain(const struct ls_policy *policy, const struct ls_replay_abi *verdict,
 		    bool is_new, char why[static LS_SESSION_WHY])
 {
-	static const char *const reasons[] = {
-#define REASON_TEXT(id, text) [LS_REASON_##id] = text,
-		LS_REASONS(REASON_TEXT)
-#undef REASON_TEXT
-	};
 	const char *what = is_new ? "a new connection of it" : "its packets";
 	const struct ls_class *class = verdict->class_index < policy->n_classes
 					       ? &policy->classes[verdict->class_index]
@@ -89,7 +85,7 @@ static void explain(const struct ls_policy *policy, const struct ls_replay_abi *
 	else
 		snprintf(why, LS_SESSION_WHY, "%s would be refused%s%s%s (reason %s)", what,
 			 class ? " in class '" : "", class ? class->name : "", class ? "'" : "",
-			 verdict->reason < LS_REASON_MAX ? reasons[verdict->reason] : "unknown");
+			 ls_reason_name(verdict->reason));
 }
 
 /* Runs the session through the program. 1: cut, 0: not, negative: cannot tell. *ret_allowed: by `allow`. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "user/base/units.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 #include "user/policy/check.h"
@@ -175,6 +176,11 @@ int ls_cli_print_json(json_t *json)
 	json_decref(json);
 	putchar('\n');
 	return ls_cli_flush();
+}
+
+json_t *ls_cli_seconds_json(uint64_t ns)
+{
+	return ns ? json_integer((json_int_t)((ns + LS_NS_PER_S - 1) / LS_NS_PER_S)) : json_null();
 }
 
 char *ls_stamp_format(uint64_t unix_ns, char text[static LS_STAMP_TEXT])
