@@ -32,6 +32,8 @@ def enter(root):
     if os.environ.get("LS_WALK") != root:
         os.environ["LS_WALK"] = root
         os.execvp("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, *sys.argv])
+    # A mount of its own, as `/` is on a machine: `ip netns exec` asks for one.
+    subprocess.run(["mount", "--bind", root, root], check=True)
     for name in ("proc", "sys", "dev"):
         subprocess.run(["mount", "--rbind", "/" + name, os.path.join(root, name)], check=True)
     os.makedirs(root + "/src", exist_ok=True)
