@@ -101,6 +101,7 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	ls_host_stop();
 	memset(&ls_control, 0, sizeof(ls_control));
 	memset(&ls_static, 0, sizeof(ls_static));
+	memset(ls_samples, 0, sizeof(ls_samples));
 	for (int i = 0; i < LS_HASH_KEYS; i++)
 		ls_control.hash_key[i] = splitmix(&seed) | 1;
 	for (uint32_t table = 0; table < LS_TABLES; table++) {
@@ -115,6 +116,7 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	host_map_new(&ls_bans, sizeof(struct ls_bans), sets);
 	host_map_new(&ls_ban_info, sizeof(struct ls_ban_info), sets);
 	host_map_new(&ls_counters, sizeof(struct ls_counters), cpus);
+	host_map_new(&ls_events, sizeof(struct ls_event_ring), cpus);
 }
 
 void ls_host_stop(void)
