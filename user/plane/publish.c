@@ -26,6 +26,7 @@
 
 #include "user/base/buffer.h"
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/timed.h"
 #include "user/policy/blob.h"
 #include "user/policy/check.h"
@@ -308,6 +309,10 @@ static int publish_for(struct ls_plane *plane, const struct ls_policy *policy, c
 	}
 	/* Only now may it be gone back to; when we are killed before, ls_timed_settle() says so. */
 	state->half[half].number = number;
+	ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_POLICY,
+							    .action = "apply",
+							    .text = path,
+							    .value = confirm_ns });
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <bpf/bpf.h>
 
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/link.h"
 #include "user/plane/save.h"
 #include "user/policy/check.h"
@@ -153,6 +154,12 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 			notes,
 			"the program of another build (%.31s) was replaced by this one's (%s) on %zu interface(s); state kept",
 			version, LS_VERSION, links.count);
+		ls_journal_write(plane,
+				 &(struct ls_journal_entry){
+					 .kind = LS_EVENT_NOTE,
+					 .action = "upgrade",
+					 .name = "attach",
+					 .text = "the program of another build was replaced" });
 	}
 	ls_plane_fini(&fresh);
 	return r;
