@@ -205,6 +205,16 @@ int ls_host_judge(uint8_t *frame, size_t bytes)
 	return ls_xdp_frags(&ctx);
 }
 
+int ls_host_judge_linear(uint8_t *frame, size_t bytes)
+{
+	struct xdp_md ctx = {
+		.data = (uint32_t)(uintptr_t)frame,
+		.data_end = (uint32_t)((uintptr_t)frame + bytes),
+		.ingress_ifindex = 1,
+	};
+	return ls_xdp(&ctx);
+}
+
 struct ls_replay_abi ls_host_replay(uint8_t *frame, size_t bytes, uint64_t unix_ns)
 {
 	ls_is_replay = 1;
@@ -229,6 +239,11 @@ struct ls_counter ls_host_counter(uint32_t number)
 struct ls_control *ls_host_control(void)
 {
 	return &ls_control;
+}
+
+const struct ls_event_ring *ls_host_ring(unsigned cpu)
+{
+	return (const struct ls_event_ring *)host_elements(&ls_events) + cpu;
 }
 
 struct ls_ways *ls_host_ways(size_t *ret_sets)
