@@ -70,7 +70,6 @@ static struct ls_pcapng_packet packet(uint32_t ifindex, const char *interface, u
 		.frame_bytes = bytes < 256 ? bytes : 256,
 		.wire_bytes = bytes,
 		.stands_for = 10,
-		.verdict = LS_PCAPNG_XDP_DROP,
 		.comment = comment,
 	};
 }
@@ -86,10 +85,10 @@ static void the_bytes_are_those_of_the_draft(void **state)
 		/* interface: Ethernet, 256 bytes, name "vs", resolution 10^-9 */
 		1, 0, 0, 0, 40, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 2, 0, 2, 0, 'v', 's', 0, 0, 9, 0,
 		1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0,
-		/* packet: interface 0, stamp, 7 of 7 bytes, comment "why", verdict XDP_DROP */
-		6, 0, 0, 0, 68, 0, 0, 0, 0, 0, 0, 0, 0x67, 0x45, 0x23, 0x01, 0xef, 0xcd, 0xab, 0x89,
-		7, 0, 0, 0, 7, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 0, 3, 0, 'w', 'h', 'y', 0, 7, 0,
-		9, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 68, 0, 0, 0
+		/* packet: interface 0, stamp, 7 of 7 bytes, comment "why" */
+		6, 0, 0, 0, 52, 0, 0, 0, 0, 0, 0, 0, 0x67, 0x45, 0x23, 0x01, 0xef, 0xcd, 0xab, 0x89,
+		7, 0, 0, 0, 7, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 0, 3, 0, 'w', 'h', 'y', 0, 0, 0,
+		0, 0, 52, 0, 0, 0
 	};
 	_cleanup_buffer_ struct ls_buffer out = LS_BUFFER_INIT;
 	struct ls_pcapng file;

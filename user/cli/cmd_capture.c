@@ -86,8 +86,6 @@ static bool show(void *context, const struct ls_event *event)
 			      .wire_bytes = event->bytes > event->frame_bytes ? event->bytes
 									      : event->frame_bytes,
 			      .stands_for = event->stands_for,
-			      .verdict = event->verdict == LS_VERDICT_DROP ? LS_PCAPNG_XDP_DROP
-									   : LS_PCAPNG_XDP_PASS,
 			      .comment = comment,
 		      });
 	capture->packets++;

@@ -146,14 +146,17 @@ static void add_rest(json_t *json, const struct ls_event *event)
 
 static json_t *event_json(const struct ls_event *event)
 {
-	char time[LS_STAMP_NS_TEXT];
+	char time[LS_STAMP_NS_TEXT], id[40];
 	json_t *json = json_object();
+
+	snprintf(id, sizeof(id), "%u:%" PRIu64, event->ring, event->number);
 
 	json_object_set_new(json, "time", json_string(ls_stamp_format_ns(event->unix_ns, time)));
 	json_object_set_new(json, "event",
 			    json_string(event->kind == LS_EVENT_PACKET
 						? ls_verdict_text(event->verdict)
 						: ls_event_kind_name(event->kind)));
+	json_object_set_new(json, "id", json_string(id));
 	if (event->kind == LS_EVENT_PACKET)
 		add_packet(json, event);
 	else if (event->kind == LS_EVENT_BAN || event->kind == LS_EVENT_UNBAN)

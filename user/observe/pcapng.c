@@ -23,7 +23,6 @@ enum {
 	SECTION_APPLICATION = 4,
 	INTERFACE_NAME = 2,
 	INTERFACE_RESOLUTION = 9,
-	PACKET_VERDICT = 7,
 	STATISTICS_BEGIN = 2,
 	STATISTICS_END = 3,
 	STATISTICS_RECEIVED = 4,
@@ -33,7 +32,6 @@ enum {
 
 	LINK_ETHERNET = 1,
 	NANOSECONDS = 9, /* 10^-9 */
-	VERDICT_XDP = 2, /* Linux_eBPF_XDP */
 	OPTION_BYTES_MAX = 65535 & ~3,
 };
 
@@ -149,7 +147,6 @@ void ls_pcapng_add(struct ls_pcapng *file, const struct ls_pcapng_packet *packet
 {
 	struct ls_buffer *out = file->out;
 	const size_t number = find_interface(file, packet);
-	uint8_t verdict[9] = { VERDICT_XDP, (uint8_t)packet->verdict };
 
 	file->interfaces[number].packets++;
 	file->interfaces[number].stood_for += packet->stands_for;
@@ -160,7 +157,6 @@ void ls_pcapng_add(struct ls_pcapng *file, const struct ls_pcapng_packet *packet
 	ls_buffer_u32(out, packet->wire_bytes);
 	put_padded(out, packet->frame, packet->frame_bytes);
 	put_option(out, OPTION_COMMENT, packet->comment, strlen(packet->comment));
-	put_option(out, PACKET_VERDICT, verdict, sizeof(verdict));
 	end(out, at);
 }
 

@@ -5,7 +5,8 @@
 /*
  * Captures in pcapng (draft-ietf-opsawg-pcapng, the blocks of 2024), as far as `capture` needs it: one section, an interface
  * block for each interface when its first packet comes, packets with a comment, statistics at the end. libpcap
- * cannot write comments.
+ * cannot write comments. (The verdict is in the comment as well: editcap 4.0 writes the option for verdicts, of those
+ * that it reads, under another's number, and what it wrote is then taken for damaged.)
  *
  * Everything is appended to a buffer; whoever owns that writes it somewhere and empties it. Each call appends whole blocks,
  * so a file that is cut at any flush can be read. A buffer that ran out of memory says so itself (`failed`).
@@ -18,10 +19,6 @@ struct ls_buffer;
 
 #define LS_PCAPNG_INTERFACES 256 /* more than that share the last one */
 
-/* What the packet's program said of it, as Wireshark shows it. */
-#define LS_PCAPNG_XDP_DROP 1U
-#define LS_PCAPNG_XDP_PASS 2U
-
 struct ls_pcapng_packet {
 	const char *interface; /* its name; "" : not known */
 	uint32_t ifindex;
@@ -30,7 +27,6 @@ struct ls_pcapng_packet {
 	uint32_t frame_bytes; /* that are kept */
 	uint32_t wire_bytes;  /* that there were; at least frame_bytes */
 	uint64_t stands_for;  /* for how many packets it was chosen */
-	unsigned verdict;     /* LS_PCAPNG_XDP_* */
 	const char *comment;  /* UTF-8 */
 };
 
