@@ -90,6 +90,7 @@ rows_check() {
 		nft|has nft|nftables
 		iptables|has iptables|iptables
 		tc|has tc|iproute2
+		?tshark|has tshark|tshark
 		?strace|has strace|strace
 		?tmux|has tmux|tmux
 		?setpriv|has setpriv|util-linux

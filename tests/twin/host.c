@@ -101,6 +101,7 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	ls_host_stop();
 	memset(&ls_control, 0, sizeof(ls_control));
 	memset(&ls_static, 0, sizeof(ls_static));
+	memset(ls_samples, 0, sizeof(ls_samples));
 	for (int i = 0; i < LS_HASH_KEYS; i++)
 		ls_control.hash_key[i] = splitmix(&seed) | 1;
 	for (uint32_t table = 0; table < LS_TABLES; table++) {
@@ -115,6 +116,7 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	host_map_new(&ls_bans, sizeof(struct ls_bans), sets);
 	host_map_new(&ls_ban_info, sizeof(struct ls_ban_info), sets);
 	host_map_new(&ls_counters, sizeof(struct ls_counters), cpus);
+	host_map_new(&ls_events, sizeof(struct ls_event_ring), cpus);
 }
 
 void ls_host_stop(void)
@@ -203,6 +205,16 @@ int ls_host_judge(uint8_t *frame, size_t bytes)
 	return ls_xdp_frags(&ctx);
 }
 
+int ls_host_judge_linear(uint8_t *frame, size_t bytes)
+{
+	struct xdp_md ctx = {
+		.data = (uint32_t)(uintptr_t)frame,
+		.data_end = (uint32_t)((uintptr_t)frame + bytes),
+		.ingress_ifindex = 1,
+	};
+	return ls_xdp(&ctx);
+}
+
 struct ls_replay_abi ls_host_replay(uint8_t *frame, size_t bytes, uint64_t unix_ns)
 {
 	ls_is_replay = 1;
@@ -227,6 +239,11 @@ struct ls_counter ls_host_counter(uint32_t number)
 struct ls_control *ls_host_control(void)
 {
 	return &ls_control;
+}
+
+const struct ls_event_ring *ls_host_ring(unsigned cpu)
+{
+	return (const struct ls_event_ring *)host_elements(&ls_events) + cpu;
 }
 
 struct ls_ways *ls_host_ways(size_t *ret_sets)

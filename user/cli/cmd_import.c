@@ -21,6 +21,7 @@
 #include "user/cli/host.h"
 #include "user/cli/session.h"
 #include "user/plane/bans.h"
+#include "user/plane/events.h"
 #include "user/plane/save.h"
 #include "user/policy/check.h"
 #include "user/policy/policy.h"
@@ -132,6 +133,19 @@ static int guard(struct ls_cli *cli, const struct import *import)
 	return LS_EXIT_DONE;
 }
 
+/* One event for all of them. */
+static void tell(struct ls_plane *plane, const struct import *import, uint64_t for_ns)
+{
+	char text[LS_EVENT_FRAME];
+
+	snprintf(text, sizeof(text), "%zu of %zu entries of %s", import->put,
+		 import->set.entries.count, import->file);
+	ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_BAN,
+							    .origin = LS_ORIGIN_IMPORT,
+							    .text = text,
+							    .value = for_ns });
+}
+
 static int put_all(struct ls_plane *plane, struct import *import, uint64_t for_ns,
 		   struct ls_error *error)
 {
@@ -159,6 +173,7 @@ static int put_all(struct ls_plane *plane, struct import *import, uint64_t for_n
 		import->longer += r == LS_BAN_E_LONGER;
 		import->allowed += r == LS_BAN_E_ALLOWED;
 	}
+	tell(plane, import, for_ns);
 	return 0;
 }
 

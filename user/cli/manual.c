@@ -57,8 +57,13 @@ static const struct {
 	  "In which lists the source is, which class and limits such a packet meets, what is left in each bucket and the time until it conforms, and the ban if there is one. `verdict` is what the next such packet would get. What is not given matches only classes that do not ask for it. Limits on bytes are asked about a frame of 64. Of TCP without `--flags` the answer for what opens a connection, `--flags syn,no-ack`, is shown as well. Nothing is counted or consumed." },
 	{ "replay",
 	  "Runs the real program over a pcap or pcapng file, in the time of the capture, and touches no live state. State starts empty; a stamp that goes back counts as the latest one seen; cut frames are padded to their length on the wire. `--packets` prints one JSON object per packet." },
-	{ "capture", "" },
-	{ "events", "" },
+	{ "capture",
+	  "Writes refused packets, as they are sampled for `events`, with their first 256 bytes and their length on the wire. Each has the comment `reason=limit class=web limit=new verdict=drop stands_for=12`, in Wireshark the field `frame.comment`, and the interface that it came in by; would-drops are captured, too. A file that is there is overwritten, as by tcpdump; `-w -` writes to stdout, for example into `tshark -r -`. Ends after `--count` packets, by Ctrl-C or SIGTERM, or when nobody reads any more, and then says how many it captured, for how many refused ones they stand and how many it lost; the statistics block of the interface has the same numbers." },
+	{ "events",
+	  "One JSON object per line, from now on, until Ctrl-C, SIGTERM, or nobody reads any more; `-o table` prints lines for people. `event` is drop, would-drop, ban, unban, policy, mode (panic, off, on, monitor), attach, detach, overload, cluster, note or lost; `time` is RFC 3339 with nanoseconds, `id` is the same for every reader.\n\n"
+	  "Refused packets are sampled: each CPU takes at most 128 a second of one verdict and reason (bursts of 64), so the flood of one reason never hides what another refuses. `sampled_of` is for how many such packets this one stands: their sum is what `stats` counts, but for the last milliseconds of a flood. With `-i`, `sampled_of` still counts those of all interfaces.\n\n"
+	  "Any number of readers see the same, each at its own pace. One that is too slow gets {\"event\":\"lost\",\"events\":N}; the packets that those stood for are in `sampled_of` of later ones.\n\n"
+	  "A class's ban, or an operator's, is told when it begins, with its `seconds`; what ends by itself, such as a ban, `panic` or `off`, ends without an event, and a policy that was not confirmed in time is told as `expire` when somebody next changes something. `-i` leaves out packets and attachments of other interfaces, `--reason` all but packets refused for it. Whether a frame is what it looks like nobody vouches for: addresses and ports are what the kernel's own parser found, and null where it found none." },
 	{ "serve", "" },
 	{ "bench", "" },
 	{ "restore",
@@ -98,6 +103,11 @@ static const struct {
 	{ "panic", "for", "how long; default 10m" },
 	{ "off", "for", "how long; default 10m" },
 	{ NULL, "for", "how long: an integer with s, m, h or d, up to 10 years" },
+	{ "events", "reason", "only packets refused for this: limit, ban, deny …" },
+	{ "capture", "reason", "only packets refused for this: limit, ban, deny …" },
+	{ "events", "count", "end after so many events" },
+	{ "capture", "count", "end after so many packets" },
+	{ "capture", "write", "the file, or - for stdout" },
 	{ NULL, "reason", "a line for `ban list`, up to 63 bytes" },
 	{ NULL, "watch", "rates, each second" },
 	{ NULL, "packets", "one line of JSON for each packet" },
@@ -119,7 +129,7 @@ const char *ls_manual_option(const struct ls_verb *verb, enum ls_option option)
 
 const struct ls_manual_global ls_manual_globals[] = {
 	{ 'I', "instance", "NAME", "one of several independent instances; default `default`" },
-	{ 'i', "interface", "IFACE", "narrow stats to an interface" },
+	{ 'i', "interface", "IFACE", "narrow stats, events and capture to an interface" },
 	{ 'o', "output", "table|json", "table (default), or json: one document on stdout" },
 	{ 'v', "verbose", "", "the verifier's log when the program does not load" },
 	{ 'h', "help", "", "what `help` says about the verb" },

@@ -9,6 +9,7 @@
 
 #include "pure/ban.h"
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/internal.h"
 #include "user/plane/lists.h"
 #include "user/policy/policy.h"
@@ -192,7 +193,15 @@ int ls_ban_add(struct ls_plane *plane, const struct ls_policy *policy,
 	if (policy && ls_ban_is_allowed(policy, prefix, NULL))
 		return LS_BAN_E_ALLOWED;
 	const uint64_t end_ns = for_ns < END_NS_MAX - now_ns ? now_ns + for_ns : END_NS_MAX;
-	return add_end(plane, prefix, end_ns, LS_BAN_INFO(origin, 0), reason, error);
+	const int r = add_end(plane, prefix, end_ns, LS_BAN_INFO(origin, 0), reason, error);
+	/* An import tells of all its bans at once, so that they push nothing out of the journal. */
+	if (r == 0 && origin != LS_ORIGIN_IMPORT)
+		ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_BAN,
+								    .subject = prefix,
+								    .origin = origin,
+								    .text = reason,
+								    .value = for_ns });
+	return r;
 }
 
 /*
@@ -226,7 +235,11 @@ int ls_ban_del(struct ls_plane *plane, const struct ls_prefix *prefix, struct ls
 		end_ways(place.set[i], place.subject, place.kind);
 	const struct ls_ban_text_key key = text_key(place.subject, place.kind);
 	(void)bpf_map_delete_elem(plane->maps[LS_MAP_BAN_TEXTS].fd, &key);
-	return found < 0 ? LS_BAN_E_ABSENT : 0;
+	if (found < 0)
+		return LS_BAN_E_ABSENT;
+	ls_journal_write(plane,
+			 &(struct ls_journal_entry){ .kind = LS_EVENT_UNBAN, .subject = prefix });
+	return 0;
 }
 
 static void describe(struct ls_plane *plane, uint64_t subject, uint64_t until, uint32_t what,

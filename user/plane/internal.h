@@ -21,6 +21,7 @@
 
 #include "loadshed/bounds.h"
 #include "loadshed/control_abi.h"
+#include "loadshed/event_abi.h"
 #include "loadshed/ledger_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
@@ -42,6 +43,7 @@
 	X(RETIRED, ls_retired)                                                                     \
 	X(LEDGER, ls_ledger)                                                                       \
 	X(TEXTS, ls_texts)                                                                         \
+	X(EVENTS, ls_events)                                                                       \
 	X(STATE, ls_state)                                                                         \
 	X(CONTROL, data_control)
 
@@ -190,6 +192,9 @@ bool ls_pins_next_link(const char *directory, uint32_t *ret_ifindex);
 int ls_lock_take(const char *instance, struct ls_error *error);
 /* Takes its file away; only by who holds it. */
 void ls_lock_remove(const char *instance);
+
+/* The lock of the journal alone, held for microseconds; negative when it cannot be had at once. */
+int ls_lock_journal(const char *instance);
 
 /* ---- load.c ---- */
 
