@@ -29,7 +29,7 @@ struct ls_top_row {
 };
 
 /* At most so many rows for each order; together three times that. */
-#define LS_TOP_ROWS 256
+#define LS_TOP_ROWS 100
 
 struct ls_top_list {
 	struct ls_top_row *rows; /* owned; by packets, most first */
