@@ -517,7 +517,7 @@ int ls_cmd_top(struct ls_cli *cli)
 		r = ls_cli_open(cli, LS_PLANE_READ, &plane);
 	if (r != LS_EXIT_DONE)
 		return r;
-	if (!bans && !cli->json && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO))
+	if (!bans && !cli->json && !cli->table && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO))
 		return run_screen(cli, &plane);
 	r = read_once(cli, plane, &reading);
 	if (r != LS_EXIT_DONE)
