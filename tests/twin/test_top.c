@@ -260,7 +260,7 @@ static void the_ten_heaviest_of_a_million_are_found_within_their_bounds(void **s
 /*
  * What is meant to push them out: a flood in which no source comes twice in a while, in the order that evicts always, and
  * the heavy ones of 1/400 of the packets each at the worst moments: in step with the windows of 64, in one burst, at the
- * start only, at the end only. More than 1/2048 is promised, and of a source that sits on one CPU half of that.
+ * start only, at the end only. A source sits on one of two CPUs, so each has 1/200 of the packets of its CPU.
  */
 static void floods_of_new_sources_push_no_heavy_one_out(void **state)
 {
