@@ -12,6 +12,7 @@
 
 #include "loadshed/control_abi.h"
 #include "loadshed/event_abi.h"
+#include "loadshed/top_abi.h"
 #include "user/policy/compile.h"
 
 /* Makes the maps for `cpus` CPUs with `sets` sets (a power of two) in each table; all state is empty. */
@@ -49,5 +50,7 @@ const struct ls_event_ring *ls_host_ring(unsigned cpu);
 
 struct ls_control *ls_host_control(void);
 struct ls_ways *ls_host_ways(size_t *ret_sets);
+/* One for each CPU. */
+const struct ls_top *ls_host_top(void);
 
 #endif

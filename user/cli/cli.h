@@ -45,7 +45,8 @@ enum ls_exit {
 	X(FROM_PORT, "from-port", "NUMBER")                                                        \
 	X(FLAGS, "flags", "FLAG,…")                                                                \
 	X(WRITE, "write", "FILE")                                                                  \
-	X(COUNT, "count", "NUMBER")
+	X(COUNT, "count", "NUMBER")                                                                \
+	X(BAN, "ban", "N")
 
 enum ls_option {
 #define LS_OPTION_ENUM(id, name, value) LS_OPTION_##id,
@@ -112,6 +113,7 @@ int ls_cmd_panic(struct ls_cli *cli);
 int ls_cmd_off(struct ls_cli *cli);
 int ls_cmd_on(struct ls_cli *cli);
 int ls_cmd_stats(struct ls_cli *cli);
+int ls_cmd_top(struct ls_cli *cli);
 int ls_cmd_explain(struct ls_cli *cli);
 int ls_cmd_events(struct ls_cli *cli);
 int ls_cmd_capture(struct ls_cli *cli);

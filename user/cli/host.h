@@ -32,4 +32,14 @@ bool ls_host_is_within(const struct ls_policy *policy, const struct ls_prefix *p
 bool ls_host_is_denied(const struct ls_policy *policy, const struct ls_policy *before,
 		       struct ls_host_address *ret);
 
+/* What nobody may ban by a list or a glance: those addresses, and what no client can have. */
+struct ls_host_guard {
+	struct ls_host_address host[LS_HOST_ADDRESSES];
+	size_t n_host;
+};
+
+void ls_host_guard_init(struct ls_host_guard *guard);
+/* Why a ban of `prefix` would hurt this host; NULL: it would not. */
+const char *ls_host_danger(const struct ls_host_guard *guard, const struct ls_prefix *prefix);
+
 #endif

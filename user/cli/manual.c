@@ -52,7 +52,9 @@ static const struct {
 	{ "on", "" },
 	{ "stats",
 	  "Exact sums since the tables were made: seen = pass + drop, by class, verdict, reason and limit. A would-drop has been passed and is part of pass. What was counted under names that no policy has had for long is added to the verdicts without a class. An instance counts seven interfaces apart; further ones share a row. `--watch` prints rates each second until it is stopped." },
-	{ "top", "" },
+	{ "top",
+	  "On a terminal a full screen, renewed twice a second; into a pipe, or with `-o table`, a table, once; `-o json` one document. Figures are of the last second, each with its bound. Keys: p, b, d sort by packets, bits, refused; s shows prefixes (/24, /48) or sources; arrows and space choose, x bans what is chosen; h help, q leave.\n\n"
+	  "`--ban` bans those that lose most (drops and would-drops), and names whom it leaves out: this host's own addresses, gateways and resolvers, whom the policy allows, who is in a `nat` set, and where your own session comes from. One that may be in the list by chance is not banned. Banning again renews: the later end wins." },
 	{ "explain",
 	  "In which lists the source is, which class and limits such a packet meets, what is left in each bucket and the time until it conforms, and the ban if there is one. `verdict` is what the next such packet would get. What is not given matches only classes that do not ask for it. Limits on bytes are asked about a frame of 64. Of TCP without `--flags` the answer for what opens a connection, `--flags syn,no-ack`, is shown as well. Nothing is counted or consumed." },
 	{ "replay",
@@ -102,6 +104,7 @@ static const struct {
 	{ NULL, "confirm", "undo it after this time unless confirmed" },
 	{ "panic", "for", "how long; default 10m" },
 	{ "off", "for", "how long; default 10m" },
+	{ "top", "for", "how long they are banned" },
 	{ NULL, "for", "how long: an integer with s, m, h or d, up to 10 years" },
 	{ "events", "reason", "only packets refused for this: limit, ban, deny …" },
 	{ "capture", "reason", "only packets refused for this: limit, ban, deny …" },
@@ -116,6 +119,7 @@ static const struct {
 	{ NULL, "port", "the port it is sent to" },
 	{ NULL, "from-port", "the port it is sent from" },
 	{ NULL, "flags", "TCP flags, such as syn,no-ack" },
+	{ NULL, "ban", "ban so many of those that lose most, 1 to 1000; needs --for" },
 };
 
 const char *ls_manual_option(const struct ls_verb *verb, enum ls_option option)
@@ -129,7 +133,7 @@ const char *ls_manual_option(const struct ls_verb *verb, enum ls_option option)
 
 const struct ls_manual_global ls_manual_globals[] = {
 	{ 'I', "instance", "NAME", "one of several independent instances; default `default`" },
-	{ 'i', "interface", "IFACE", "narrow stats, events and capture to an interface" },
+	{ 'i', "interface", "IFACE", "narrow stats, top, events and capture to an interface" },
 	{ 'o', "output", "table|json", "table (default), or json: one document on stdout" },
 	{ 'v', "verbose", "", "the verifier's log when the program does not load" },
 	{ 'h', "help", "", "what `help` says about the verb" },

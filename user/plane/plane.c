@@ -40,7 +40,7 @@ const char *ls_map_name(enum ls_map map)
 /* Maps that came after the first layout: a program without them goes on, and an upgrade makes them. */
 static bool is_optional(enum ls_map map)
 {
-	return map == LS_MAP_EVENTS;
+	return map == LS_MAP_EVENTS || map == LS_MAP_TOP;
 }
 
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
@@ -64,6 +64,8 @@ static uint32_t expected_bytes(enum ls_map map)
 		return sizeof(struct ls_counters);
 	case LS_MAP_EVENTS:
 		return sizeof(struct ls_event_ring);
+	case LS_MAP_TOP:
+		return sizeof(struct ls_top);
 	case LS_MAP_LEDGER:
 		return sizeof(struct ls_ledger);
 	case LS_MAP_STATE:
