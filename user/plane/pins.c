@@ -201,6 +201,22 @@ int ls_pins_root(bool create, char ret_root[static PATH_MAX], struct ls_error *e
 	return 0;
 }
 
+int ls_plane_prepare(struct ls_error *error)
+{
+	char root[PATH_MAX];
+
+	return ls_pins_root(true, root, error);
+}
+
+bool ls_plane_looks_outside(void)
+{
+	char path[PATH_MAX];
+	bool is_here = false;
+
+	return !ls_pins_bpffs(path, &is_here) || !is_here ||
+	       ls_netns_inode_oldest() != ls_netns_inode();
+}
+
 int ls_pins_path(const char *root, const char *instance, const char *suffix,
 		 char ret_path[static PATH_MAX], struct ls_error *error)
 {

@@ -58,6 +58,14 @@ DEFINE_CLEANUP(struct ls_plane *, ls_plane_close);
  */
 bool ls_plane_is_current(const struct ls_plane *plane);
 
+/*
+ * Makes what an attach needs that a process with fewer rights could not make: mounts bpffs where it is missing. Negative
+ * with a line.
+ */
+int ls_plane_prepare(struct ls_error *error);
+/* Whether pins and saved files are found only by looking at other processes' namespaces (CAP_SYS_PTRACE). */
+bool ls_plane_looks_outside(void);
+
 /* A file of this instance and network namespace that means nothing after a reboot, and its directory. */
 #define LS_PLANE_RUN_PATH 128
 void ls_plane_run_path(const char *instance, const char *suffix,
@@ -141,7 +149,7 @@ struct ls_plane_status {
 	uint64_t panic_ns;     /* left of `panic`; 0: no panic */
 	int serve_pid;	       /* of the controller; 0: none runs */
 	uint64_t serve_since_ns;
-	uint64_t previous;     /* number of the generation that rollback goes to; 0: none */
+	uint64_t previous; /* number of the generation that rollback goes to; 0: none */
 	struct ls_plane_interface *interfaces; /* owned */
 	size_t n_interfaces;
 	char (*degraded)[LS_PLANE_NOTE_BYTES]; /* owned; one line each */
