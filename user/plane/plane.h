@@ -59,11 +59,12 @@ DEFINE_CLEANUP(struct ls_plane *, ls_plane_close);
 bool ls_plane_is_current(const struct ls_plane *plane);
 
 /*
- * Makes what an attach needs that a process with fewer rights could not make: mounts bpffs where it is missing. Negative
- * with a line.
+ * For a process that will live long and give its rights away: finds out now where things are, and moves to
+ * the mount namespace that has bpffs, if this one (of `ip netns exec`) has none; the working directory is / then. With `create`, mounts it where it is missing, which an
+ * attach would do later. Before the instance is opened. Negative with a line: there is no bpffs.
  */
-int ls_plane_prepare(struct ls_error *error);
-/* Whether pins and saved files are found only by looking at other processes' namespaces (CAP_SYS_PTRACE). */
+int ls_plane_prepare(bool create, struct ls_error *error);
+/* Whether that did not work, so that pins are found only through other processes' namespaces (CAP_SYS_PTRACE). */
 bool ls_plane_looks_outside(void);
 
 /* A file of this instance and network namespace that means nothing after a reboot, and its directory. */

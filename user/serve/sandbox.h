@@ -11,9 +11,8 @@
  *				would need both).
  *	CAP_NET_ADMIN		the kernel's text about an interface that refuses the program comes by netlink
  *	CAP_DAC_READ_SEARCH	list files that belong to whoever writes the feed
- *	CAP_SYS_PTRACE		only when this network namespace is not the first process's, or bpffs is mounted only in that
- *				one's mount namespace: both are looked for through its links in /proc. ptrace() itself is
- *				forbidden below.
+ *	CAP_SYS_PTRACE		only when the mount namespace with bpffs could not be joined (ls_plane_prepare()), so that it is
+ *				seen only through another process. ptrace() itself is forbidden below.
  *
  * System calls: those of a network service, bpf() and fork; no execve, ptrace, mount, namespaces, modules or keys;
  * sockets of IP, UNIX and netlink only; no memory that is writable and executable. What is not allowed

@@ -239,6 +239,7 @@ static int start(struct serve *serve, struct ls_error *error)
 		r = start_loop(serve, error);
 	if (r < 0)
 		return r;
+	(void)ls_plane_prepare(false, NULL);
 	/* Whoever may not look at all ends here, and does not wait for what it will never see. */
 	r = ls_plane_open(serve->host.instance, LS_PLANE_READ, &serve->host.plane, error);
 	if (r == -EPERM)
@@ -251,7 +252,7 @@ static int start(struct serve *serve, struct ls_error *error)
 	if (serve->host.plane)
 		say_open(serve);
 	/* While this may still be done. Without it nothing can be restored, and a read-only bpffs is said by attach. */
-	if (!serve->host.plane && serve->host.may_restore && ls_plane_prepare(error) < 0) {
+	if (!serve->host.plane && serve->host.may_restore && ls_plane_prepare(true, error) < 0) {
 		ls_log(LS_LOG_WARNING, "%s", error->text);
 		ls_error_clear(error);
 	}
