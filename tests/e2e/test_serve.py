@@ -2,10 +2,13 @@
 """serve: a client of what is attached. What it does, what it leaves alone, and that nothing depends on it."""
 
 import contextlib
+import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -84,6 +87,13 @@ def dropped(lab, *sources):
     return lab.stats()["drop"]["packets"] - before["drop"]["packets"]
 
 
+def beat(lab):
+    """When the controller last said that it lives, in ns."""
+    inode = lab.srv("stat", "-Lc", "%i", "/proc/self/ns/net").out.strip()
+    with open("/run/loadshed/%s@%s.serve" % (lab.instance, inode), "rb") as file:
+        return struct.unpack_from("<Q", file.read(), 24)[0]
+
+
 def replace(test, name, contents):
     """As editors and feeds do: another file, renamed over it."""
     test.file(name + ".new", contents)
@@ -157,6 +167,44 @@ def restores(test):
     serve = start(test, lab)
     check_equal("dropped", dropped(lab, SOURCE, OTHER, "192.0.2.1"), 2)
     check("vs: attached" in serve.log(), serve.log())
+
+
+@case("serve typed in a session restores only what leaves the session alone")
+def guarded(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    inode = lab.srv("stat", "-Lc", "%i", "/proc/self/ns/net").out.strip()
+    shutil.rmtree("/sys/fs/bpf/loadshed/%s@%s" % (lab.instance, inode))
+    wait_for("nothing is attached", lambda: not lab.status()["interfaces"])
+    serve = Serve(test, lab, env={"SSH_CONNECTION": SOURCE + " 50000 10.9.0.1 22"})
+    serve.wait_log("nothing is attached")
+    check("would cut your own session" in serve.log(), serve.log())
+    recreate(lab, is_attached=False)
+    # By its own clock longer than a saved interface that is there waits to be attached.
+    first = beat(lab)
+    wait_for("three seconds of serve's", lambda: beat(lab) >= first + 3e9, 20)
+    check_equal("interfaces", lab.status()["interfaces"], [])
+    serve.kill()
+    serve = Serve(test, lab, env={"SSH_CONNECTION": OTHER + " 50000 10.9.0.1 22"})
+    serve.wait_log("vs: attached")
+
+
+@case("serve does not wait for a verb that holds the lock")
+def unblocked(test):
+    lab = test.lab()
+    serve = Serve(test, lab)
+    serve.wait_log("nothing is attached")
+    inode = lab.srv("stat", "-Lc", "%i", "/proc/self/ns/net").out.strip()
+    # As an attach that is at work: its lock, and the pins that it puts together.
+    pins_new = "/sys/fs/bpf/loadshed/%s@%s@new" % (lab.instance, inode)
+    os.mkdir(pins_new)
+    test.stack.callback(lambda: os.path.exists(pins_new) and os.rmdir(pins_new))
+    with open("/run/loadshed/%s@%s.lock" % (lab.instance, inode), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        calls = lab.srv("timeout", "-s", "INT", "3", "strace", "-qq", "-T", "-e", "trace=epoll_wait", "-p", str(serve.pid),
+                        code=None).err
+        waits = len(re.findall("epoll_wait", calls))
+        check(waits >= 15, "the loop went round %d times in 3 s" % waits)
 
 
 @case("SIGHUP applies the file again; a bad file keeps the old policy and says so")
@@ -253,10 +301,11 @@ def lists_pending(test):
     check_equal("mode", lab.status()["mode"], "monitor")
 
 
-def recreate(lab):
+def recreate(lab, is_attached=True):
     """The cable, made anew with the same names."""
     lab.srv("ip", "link", "del", "vs")
-    wait_for("it is gone", lambda: lab.interface()["program_id"] is None)
+    if is_attached:
+        wait_for("it is gone", lambda: lab.interface()["program_id"] is None)
     again(lab)
 
 

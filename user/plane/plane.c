@@ -307,7 +307,8 @@ static int find_and_open(struct ls_plane *plane, struct ls_error *error)
 
 	ls_said_clear();
 	r = ls_pins_root(false, root, error);
-	if (r == LS_PLANE_E_ABSENT && ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
+	if (r == LS_PLANE_E_ABSENT && plane->access != LS_PLANE_GLANCE &&
+	    ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
 		return ls_error_set(
 			error,
 			"cannot see the pins of what is attached to %s: no bpffs with them is mounted at /sys/fs/bpf of this mount namespace; run it where 'loadshed attach' was run",

@@ -39,6 +39,7 @@ struct ls_warnings;
 
 enum ls_plane_access {
 	LS_PLANE_READ,
+	LS_PLANE_GLANCE, /* reads, and never waits: what a killed attach has left is for others to clear */
 	LS_PLANE_WRITE, /* waits for the lock for at most five seconds */
 };
 

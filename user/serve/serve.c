@@ -99,7 +99,7 @@ static void open_plane(struct serve *serve)
 {
 	struct ls_error error = LS_ERROR_INIT;
 	struct ls_plane *plane = NULL;
-	const int r = ls_plane_open(serve->host.instance, LS_PLANE_READ, &plane, &error);
+	const int r = ls_plane_open(serve->host.instance, LS_PLANE_GLANCE, &plane, &error);
 
 	if (r == 0) {
 		exchange_plane(serve, plane);
