@@ -3,6 +3,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ DENY = "version: 1\ndeny: [203.0.113.7]\n"
 DENY_OTHER = "version: 1\ndeny: [198.51.100.9]\n"
 LISTS = "version: 1\nsets: { feed: { file: feed.txt } }\ndeny: [feed]\n"
 LONG = os.environ.get("LS_LONG")
-KILL_SECONDS = 600 if LONG else 15
+KILL_SECONDS = 600 if LONG else 20
 
 if LONG:
     harness.CASE_SECONDS = 1200
@@ -187,6 +188,26 @@ def guarded(test):
     serve.kill()
     serve = Serve(test, lab, env={"SSH_CONNECTION": OTHER + " 50000 10.9.0.1 22"})
     serve.wait_log("vs: attached")
+
+
+@case("serve leaves alone what another version attached, and says so once")
+def other_version(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    before = lab.interface()
+    inode = lab.srv("stat", "-Lc", "%i", "/proc/self/ns/net").out.strip()
+    os.unlink("/sys/fs/bpf/loadshed/%s@%s/ls_strikes" % (lab.instance, inode))  # as a build without that map
+    serve = Serve(test, lab)
+    serve.wait_log("another version of loadshed made it")
+    first = beat(lab)
+    wait_for("three seconds of serve's", lambda: beat(lab) >= first + 3e9, 20)
+    check_equal("times said", serve.log().count("another version"), 1)
+    check("vs: attached" not in serve.log(), serve.log())
+    link = json.loads(run(["bpftool", "-j", "link", "show", "id", str(before["link_id"])]).out)
+    check_equal("program", link["prog_id"], before["program_id"])
+    lab.ls("attach", "vs")
+    serve.wait_log("is attached to")
+    check_equal("dropped", dropped(lab, SOURCE), 1)
 
 
 @case("serve does not wait for a verb that holds the lock")
@@ -537,7 +558,7 @@ def growth(test):
     lab.attach(LISTS)
     serve = start(test, lab)
     generation = 1
-    for number in range(30):
+    for number in range(20):
         replace(test, "feed.txt", "192.0.2.%d\n" % (number + 2))
         generation += 1
         serve.wait_log("as generation %d:" % generation)

@@ -92,7 +92,7 @@ int ls_conditions_open(const char *path, struct ls_conditions **ret, struct ls_e
 	if (!conditions)
 		return ls_error_oom(error);
 	if (fd < 0)
-		return ls_error_set_errno(error, errno, "cannot open '%s'", path);
+		return ls_error_set_errno(error, errno, "cannot open '%s'; run as root", path);
 	const int r = lock(fd, path, error);
 	if (r < 0)
 		return r;

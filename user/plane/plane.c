@@ -352,11 +352,13 @@ int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_p
 		return ls_error_oom(error);
 	ls_plane_init(plane, instance, access);
 	const int r = ls_plane_open_into(plane, error);
-	if (r == LS_PLANE_E_LAYOUT)
-		return ls_error_set(
+	if (r == LS_PLANE_E_LAYOUT) {
+		ls_error_set(
 			error,
 			"cannot read the state of instance '%s': another version of loadshed made it; 'loadshed attach' of this version carries it over",
 			instance);
+		return -EPROTO;
+	}
 	if (r)
 		return r;
 	/* What a killed detach leaves: tables that no interface has. The next attach or detach clears them. */
