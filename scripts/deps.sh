@@ -67,6 +67,7 @@ rows_build() {
 		libpcap|has_lib libpcap|libpcap-dev
 		jansson|has_lib jansson|libjansson-dev
 		ncurses|has_lib ncurses|libncurses-dev
+		libseccomp|has_lib libseccomp|libseccomp-dev
 	ROWS
 }
 

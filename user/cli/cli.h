@@ -46,7 +46,8 @@ enum ls_exit {
 	X(FLAGS, "flags", "FLAG,…")                                                                \
 	X(WRITE, "write", "FILE")                                                                  \
 	X(COUNT, "count", "NUMBER")                                                                \
-	X(BAN, "ban", "N")
+	X(BAN, "ban", "N")                                                                    \
+	X(METRICS, "metrics", "ADDR")
 
 enum ls_option {
 #define LS_OPTION_ENUM(id, name, value) LS_OPTION_##id,
@@ -119,6 +120,8 @@ int ls_cmd_events(struct ls_cli *cli);
 int ls_cmd_capture(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);
 int ls_cmd_restore(struct ls_cli *cli);
+/* LS_EXIT_DONE when restoring would not cut the caller's own session; else a line was printed. */
+int ls_cmd_restore_guard(struct ls_cli *cli);
 int ls_cmd_version(struct ls_cli *cli);
 int ls_cmd_help(struct ls_cli *cli);
 int ls_cmd_manual(struct ls_cli *cli);

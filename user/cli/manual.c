@@ -118,6 +118,8 @@ static const struct {
 	{ NULL, "protocol", "tcp, udp, icmp, icmpv6, sctp, gre, esp, or a number" },
 	{ NULL, "port", "the port it is sent to" },
 	{ NULL, "from-port", "the port it is sent from" },
+	{ NULL, "metrics",
+	  "where metrics and live page are: ADDRESS:PORT, [IPV6]:PORT, :PORT or none; default 127.0.0.1:9644" },
 	{ NULL, "flags", "TCP flags, such as syn,no-ack" },
 	{ NULL, "ban", "ban so many of those that lose most, 1 to 1000; needs --for" },
 };
