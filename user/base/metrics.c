@@ -32,47 +32,18 @@ static const char *suffix_of(enum ls_metric_type type)
 	return type == LS_METRIC_COUNTER ? "_total" : type == LS_METRIC_INFO ? "_info" : "";
 }
 
-/* Bytes of the UTF-8 character at `text` (RFC 3629: no overlong forms, no surrogates); 0: none begins there. */
-static size_t character(const char *text)
-{
-	const unsigned char *byte = (const unsigned char *)text;
-	unsigned low = 0x80, high = 0xbf;
-	size_t length;
-
-	if (byte[0] < 0x80)
-		return 1;
-	if (byte[0] < 0xc2 || byte[0] > 0xf4)
-		return 0;
-	length = byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
-	if (byte[0] == 0xe0)
-		low = 0xa0;
-	else if (byte[0] == 0xed)
-		high = 0x9f;
-	else if (byte[0] == 0xf0)
-		low = 0x90;
-	else if (byte[0] == 0xf4)
-		high = 0x8f;
-	for (size_t i = 1; i < length; i++) {
-		if (byte[i] < low || byte[i] > high)
-			return 0;
-		low = 0x80;
-		high = 0xbf;
-	}
-	return length;
-}
-
 /* The text with backslash, line feed and, with `quotes`, quotation mark escaped; at most `max` bytes of it. */
 static void add_escaped(struct ls_buffer *to, const char *text, bool quotes, size_t max)
 {
 	size_t length;
 
 	for (const char *at = text; *at; at += length) {
-		length = character(at);
+		length = ls_utf8_character(at);
 		if ((size_t)(at - text) + (length ? length : 1) > max)
 			return;
 		if (!length) {
 			length = 1;
-			ls_buffer_text(to, "\xef\xbf\xbd");
+			ls_buffer_text(to, LS_UTF8_REPLACEMENT);
 		} else if (*at == '\\') {
 			ls_buffer_text(to, "\\\\");
 		} else if (*at == '\n') {

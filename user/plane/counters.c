@@ -180,6 +180,7 @@ static int take_classes(struct reading *reading, struct ls_error *error)
 		take_class(reading, &stats->classes[stats->n_classes++], ledger,
 			   &ledger->classes[slot]);
 	}
+	stats->n_current = stats->n_classes;
 	for (unsigned slot = 0; slot < LS_CLASS_SLOTS; slot++) {
 		struct ls_stats_class *class = &stats->classes[stats->n_classes];
 		if (done[slot] || !ledger->classes[slot].name[0])
