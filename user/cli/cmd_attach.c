@@ -46,6 +46,16 @@ static json_t *seconds_json(uint64_t ns)
 	return ns ? json_integer((json_int_t)((ns + 999999999) / 1000000000)) : json_null();
 }
 
+/* null: no controller runs. */
+static json_t *serve_json(const struct ls_plane_status *status)
+{
+	char since[LS_STAMP_TEXT];
+
+	return status->serve_pid ? json_pack("{s:i, s:s}", "pid", status->serve_pid, "since",
+					     ls_stamp_format(status->serve_since_ns, since))
+				 : json_null();
+}
+
 static json_t *status_json(const struct ls_plane_status *status)
 {
 	char sha256[LS_SHA256_TEXT], since[LS_STAMP_TEXT];
@@ -54,15 +64,16 @@ static json_t *status_json(const struct ls_plane_status *status)
 	for (size_t i = 0; i < status->n_degraded; i++)
 		json_array_append_new(degraded, json_string(status->degraded[i]));
 	return json_pack(
-		"{s:s, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:s, s:I, s:o, s:o, s:o}", "instance",
-		status->instance, "version", status->version, "generation",
+		"{s:s, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:s, s:I, s:o, s:o, s:o, s:o}",
+		"instance", status->instance, "version", status->version, "generation",
 		(json_int_t)status->generation, "mode", status->monitor ? "monitor" : "enforce",
 		"policy_sha256", ls_sha256_format(status->policy_sha256, sha256), "confirm_seconds",
 		seconds_json(status->confirm_ns), "interfaces", interfaces_json(status), "degraded",
 		degraded, "since", ls_stamp_format(status->published_ns, since), "capacity",
 		(json_int_t)status->sources, "off_seconds", seconds_json(status->off_ns),
 		"panic_seconds", seconds_json(status->panic_ns), "previous_generation",
-		status->previous ? json_integer((json_int_t)status->previous) : json_null());
+		status->previous ? json_integer((json_int_t)status->previous) : json_null(),
+		"serve", serve_json(status));
 }
 
 static void print_interfaces(const struct ls_plane_status *status)
@@ -103,7 +114,11 @@ static void print_status(const struct ls_plane_status *status)
 	printf("policy    generation %" PRIu64 " since %s, sha256 %.16s\n", status->generation,
 	       ls_stamp_format(status->published_ns, since),
 	       ls_sha256_format(status->policy_sha256, sha256));
-	printf("capacity  %s sources\n\n", ls_count_format(status->sources, count));
+	printf("capacity  %s sources\n", ls_count_format(status->sources, count));
+	if (status->serve_pid)
+		printf("serve     process %d since %s\n", status->serve_pid,
+		       ls_stamp_format(status->serve_since_ns, since));
+	putchar('\n');
 	print_interfaces(status);
 	if (status->n_degraded)
 		printf("\n%sdegraded%s\n", ls_color(stdout, LS_COLOR_YELLOW),

@@ -139,6 +139,8 @@ struct ls_plane_status {
 	uint64_t confirm_ns;   /* left to confirm; 0: nothing is pending */
 	uint64_t off_ns;       /* left of `off`; 0: not off */
 	uint64_t panic_ns;     /* left of `panic`; 0: no panic */
+	int serve_pid;	       /* of the controller; 0: none runs */
+	uint64_t serve_since_ns;
 	uint64_t previous;     /* number of the generation that rollback goes to; 0: none */
 	struct ls_plane_interface *interfaces; /* owned */
 	size_t n_interfaces;

@@ -24,6 +24,7 @@
 #include "user/base/loop.h"
 #include "user/base/module.h"
 #include "user/plane/plane.h"
+#include "user/serve/modules.h"
 #include "user/serve/notify.h"
 
 #define SECOND_NS 1000000000ULL
@@ -31,6 +32,9 @@
 
 /* In the order of their start. Ends with a NULL. */
 static const struct ls_module *const modules[] = {
+	&ls_module_adopt,
+	&ls_module_reload,
+	&ls_module_watch,
 	NULL,
 };
 #define MODULES (sizeof(modules) / sizeof(modules[0]) - 1)
@@ -256,6 +260,7 @@ int ls_serve_run(const struct ls_serve_request *request, struct ls_error *error)
 	if (!serve)
 		return ls_error_oom(error);
 	serve->host.instance = request->instance;
+	serve->host.may_restore = request->may_restore;
 	serve->host.listen = request->listen->is_none ? NULL : request->listen;
 	serve->host.facts = &serve->facts;
 	serve->facts.start_ns = ls_loop_unix_ns();
