@@ -66,6 +66,7 @@ rows_build() {
 		libyaml|has_lib yaml-0.1|libyaml-dev
 		libpcap|has_lib libpcap|libpcap-dev
 		jansson|has_lib jansson|libjansson-dev
+		ncurses|has_lib ncurses|libncurses-dev
 	ROWS
 }
 
@@ -92,6 +93,7 @@ rows_check() {
 		?strace|has strace|strace
 		?setpriv|has setpriv|util-linux
 		?mandoc|has mandoc|mandoc
+		?tmux|has tmux|tmux
 		?zsh|has zsh|zsh
 		?fish|has fish|fish
 		?clang 16|has clang-16|clang-16

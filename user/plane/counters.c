@@ -240,8 +240,8 @@ static bool is_vanished(const struct ls_state_interface *row, const char *name)
 	       ls_device_get(row->ifindex, &device) < 0;
 }
 
-static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank,
-		     struct ls_error *error)
+int ls_row_find(struct ls_plane *plane, const char *name, const struct ls_state_interface **ret,
+		struct ls_error *error)
 {
 	const struct ls_state *state = ls_plane_state(plane);
 	struct ls_device device = { 0 };
@@ -250,7 +250,7 @@ static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank,
 	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
 		const struct ls_state_interface *row = &state->interfaces[i];
 		if (r < 0 ? is_vanished(row, name) : row->ifindex == device.ifindex) {
-			*ret_bank = row->bank;
+			*ret = row;
 			return 0;
 		}
 	}
@@ -268,11 +268,12 @@ int ls_stats_read(struct ls_plane *plane, const char *interface, struct ls_stats
 {
 	_cleanup_free_ struct reading *reading = NULL;
 	struct ls_stats stats = { 0 };
-	int bank = -1;
-	int r = interface ? find_bank(plane, interface, &bank, error) : 0;
+	const struct ls_state_interface *row = NULL;
+	int r = interface ? ls_row_find(plane, interface, &row, error) : 0;
 
 	if (r < 0)
 		return r;
+	const int bank = row ? row->bank : -1;
 	const struct ls_counters *live = ls_plane_memory(plane, LS_MAP_COUNTERS, error);
 	const struct ls_counters *retired = ls_plane_memory(plane, LS_MAP_RETIRED, error);
 	if (!live || !retired)

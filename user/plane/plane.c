@@ -57,6 +57,8 @@ static uint32_t expected_bytes(enum ls_map map)
 	case LS_MAP_COUNTERS:
 	case LS_MAP_RETIRED:
 		return sizeof(struct ls_counters);
+	case LS_MAP_TOP:
+		return sizeof(struct ls_top);
 	case LS_MAP_LEDGER:
 		return sizeof(struct ls_ledger);
 	case LS_MAP_STATE:
@@ -70,6 +72,12 @@ static uint32_t expected_bytes(enum ls_map map)
 		break;
 	}
 	return 0;
+}
+
+/* Maps that a build may lack and be of this layout all the same: the next attach makes them (upgrade.c). */
+static bool came_later(enum ls_map map)
+{
+	return map == LS_MAP_TOP;
 }
 
 bool ls_plane_instance_valid(const char *instance)
@@ -220,7 +228,7 @@ int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error)
 	for (int map = 0; map < LS_MAP_MAX; map++) {
 		const int fd = open_pin(plane, map);
 		if (fd == -ENOENT) {
-			is_other_layout = true;
+			is_other_layout |= !came_later(map);
 			continue;
 		}
 		const int r = fd < 0 ? fd : ls_plane_adopt(plane, map, fd);
