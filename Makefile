@@ -62,6 +62,14 @@ $(BUILD)/loadshed.skel.h: $(BUILD)/loadshed.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $< name ls_skeleton > $@.tmp
 	$(Q)mv $@.tmp $@
 
+# The live page as an array, so that the program is one file.
+$(BUILD)/page.h: user/observe/page.html
+	@mkdir -p $(@D)
+	@{ echo 'static const unsigned char ls_page[] = {'; od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@.tmp
+	@mv $@.tmp $@
+
+$(BUILD)/user/observe/observe.o $(BUILD)/asan/user/observe/observe.o: $(BUILD)/page.h
+
 demo:
 	@scripts/deps.sh demo
 	@$(MAKE) --no-print-directory all tools

@@ -295,6 +295,23 @@ static void add_bans(struct ls_buffer *buffer, const struct ls_ban_survey *bans)
 	ls_buffer_text(buffer, "]}");
 }
 
+static void add_sources(struct ls_buffer *buffer, const struct ls_top_reading *top)
+{
+	char text[LS_PREFIX_TEXT];
+
+	ls_buffer_text(buffer, ",\"sources\":[");
+	for (size_t i = 0; i < top->sources.count && i < LS_LIVE_SOURCES; i++) {
+		const struct ls_top_row *row = &top->sources.rows[i];
+		ls_buffer_format(
+			buffer,
+			"%s{\"source\":\"%s\",\"packets\":%.0f,\"bits\":%.0f,\"drops\":%.0f,"
+			"\"would_drops\":%.0f,\"error\":%.0f,\"share\":%.4f}",
+			i ? "," : "", ls_prefix_format(&row->prefix, text), row->packets,
+			row->bytes * 8, row->drops, row->would_drops, row->error, row->share);
+	}
+	ls_buffer_text(buffer, "]");
+}
+
 bool ls_live_health(const struct ls_reading *reading, char *line, size_t size)
 {
 	const struct ls_plane_status *status = &reading->status;
@@ -356,6 +373,7 @@ void ls_live_json(const struct ls_live *live, const struct ls_reading *reading, 
 	add_classes(buffer, reading);
 	add_tables(buffer, reading);
 	add_bans(buffer, &reading->bans);
+	add_sources(buffer, &reading->top);
 	add_samples(buffer, live, since);
 	ls_buffer_text(buffer, "}\n");
 }

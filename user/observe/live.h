@@ -21,6 +21,7 @@ struct ls_reading;
 
 #define LS_LIVE_SAMPLES 600
 #define LS_LIVE_CLASSES 16
+#define LS_LIVE_SOURCES 12
 #define LS_LIVE_ROWS 64 /* classes shown in detail, and reasons of one class */
 
 /* Packets per second. */

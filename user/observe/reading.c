@@ -51,6 +51,7 @@ void ls_reading_fini(struct ls_reading *reading)
 	ls_steady_fini(&reading->interfaces);
 	ls_steady_fini(&reading->pressure);
 	ls_ban_survey_fini(&reading->bans);
+	ls_top_fini(&reading->top);
 	free(reading->policy);
 	memset(reading, 0, sizeof(*reading));
 }
@@ -141,6 +142,21 @@ static bool read_tables(struct ls_reading *reading, struct ls_plane *plane, uint
 	reading->census_ns = now_ns;
 	ls_census_read(plane, &reading->census, &reading->occupancy);
 	return true;
+}
+
+void ls_reading_look_at_top(struct ls_reading *reading, struct ls_plane *plane, uint64_t now_ns)
+{
+	struct ls_top_reading top = { 0 };
+
+	if (plane && reading->top_ns && now_ns - reading->top_ns < SECOND_NS * 9 / 10)
+		return;
+	ls_top_fini(&reading->top);
+	reading->top = (struct ls_top_reading){ 0 };
+	reading->top_ns = now_ns;
+	if (!plane || ls_top_read(plane, NULL, &top, NULL) < 0)
+		return;
+	ls_top_sort(&top.sources, LS_TOP_BY_PACKETS);
+	reading->top = top;
 }
 
 const char *ls_reading_policy(struct ls_reading *reading, struct ls_plane *plane,

@@ -17,6 +17,7 @@
 #include "user/plane/bans.h"
 #include "user/plane/census.h"
 #include "user/plane/plane.h"
+#include "user/plane/top.h"
 
 /* Bans that are shown; more are counted. */
 #define LS_READING_BANS 100
@@ -48,6 +49,8 @@ struct ls_reading {
 	uint64_t census_ns; /* CLOCK_MONOTONIC of the last slice */
 	struct ls_occupancy occupancy;
 	struct ls_ban_survey bans;
+	struct ls_top_reading top;
+	uint64_t top_ns;	/* CLOCK_MONOTONIC of it; 0: never */
 	uint64_t policy_number; /* of what `policy` is the text of */
 	char *policy;		/* canonical text, owned; NULL: none */
 };
@@ -60,6 +63,9 @@ void ls_reading_fini(struct ls_reading *reading);
  */
 bool ls_reading_take(struct ls_reading *reading, struct ls_plane *plane, uint64_t now_ns,
 		     struct ls_error *error);
+
+/* Reads who sends most, once a second at most: for the page alone. What cannot be read is empty. */
+void ls_reading_look_at_top(struct ls_reading *reading, struct ls_plane *plane, uint64_t now_ns);
 
 /*
  * The canonical text of the policy in force, which stays until the next call; "": nothing is attached. Made anew when the
