@@ -162,7 +162,7 @@ static bool refresh_set(struct ls_policy *policy, size_t index, const char *path
 		ls_buffer_format(report, "B %s\t%s\n", set->name, error.text);
 		return false;
 	}
-	ls_buffer_format(report, "U %s\t%s: %zu entries instead of %zu\n", set->name, path,
+	ls_buffer_format(report, "U %s\t%s: %zu entries, before %zu\n", set->name, path,
 			 set->entries.count, before);
 	return true;
 }

@@ -27,6 +27,7 @@
 #include "user/plane/plane.h"
 #include "user/serve/modules.h"
 #include "user/serve/notify.h"
+#include "user/serve/sandbox.h"
 
 #define SECOND_NS 1000000000ULL
 #define OPEN_EVERY_NS 500000000ULL /* looking for an instance walks /proc in some namespaces */
@@ -246,6 +247,7 @@ static int start(struct serve *serve, struct ls_error *error)
 		r = start_loop(serve, error);
 	if (r < 0)
 		return r;
+	(void)ls_plane_prepare(false, NULL);
 	/* Whoever may not look at all ends here, and does not wait for what it will never see. */
 	r = ls_plane_open(serve->host.instance, LS_PLANE_READ, &serve->host.plane, error);
 	if (r == -EPERM)
@@ -257,7 +259,13 @@ static int start(struct serve *serve, struct ls_error *error)
 	}
 	if (serve->host.plane)
 		say_open(serve);
-	return start_modules(serve, error);
+	/* While this may still be done. Without it nothing can be restored, and a read-only bpffs is said by attach. */
+	if (!serve->host.plane && serve->host.may_restore && ls_plane_prepare(true, error) < 0) {
+		ls_log(LS_LOG_WARNING, "%s", error->text);
+		ls_error_clear(error);
+	}
+	r = start_modules(serve, error);
+	return r < 0 ? r : ls_sandbox_enter(error);
 }
 
 int ls_serve_run(const struct ls_serve_request *request, struct ls_error *error)

@@ -248,6 +248,7 @@ static void on_read(struct watch *watch, char *report)
 	_cleanup_buffer_ struct ls_buffer bad = LS_BUFFER_INIT;
 	_cleanup_buffer_ struct ls_buffer updated = LS_BUFFER_INIT;
 	char *text = NULL;
+	const char *name;
 	char letter;
 
 	ls_buffer_text(&bad, "\n");
@@ -258,8 +259,13 @@ static void on_read(struct watch *watch, char *report)
 			ls_buffer_format(&bad, "%s\n", text);
 			break;
 		case 'U':
-			text[strcspn(text, "\t")] = '\'';
-			ls_buffer_format(&updated, "%slist '%s", updated.length ? "; " : "", text);
+			name = text;
+			text = strchr(text, '\t');
+			if (!text)
+				break;
+			*text++ = '\0';
+			ls_buffer_format(&updated, "%slist '%s' from %s",
+					 updated.length ? "; " : "", name, text);
 			break;
 		case 'W':
 			watch->is_pending = true;
