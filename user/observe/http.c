@@ -263,7 +263,6 @@ void ls_http_tick(struct ls_http *http, uint64_t now_ns)
 	const uint64_t most =
 		(http->counts.connections >= LS_HTTP_CONNECTIONS / 4 * 3 ? 2 : LS_HTTP_SECONDS) *
 		SECOND_NS;
-	bool any = false;
 
 	for (size_t i = 0; i < LS_HTTP_CONNECTIONS; i++) {
 		struct connection *connection = &http->connections[i];
@@ -277,10 +276,9 @@ void ls_http_tick(struct ls_http *http, uint64_t now_ns)
 		(void)shutdown(info->connect_fd, SHUT_RDWR);
 		connection->is_ended = true;
 		http->counts.expired++;
-		any = true;
 	}
-	if (any)
-		run(http);
+	/* Also when nothing was ended: a library that was full listens again only in the run after the one that made room. */
+	run(http);
 }
 
 /* ---- start and end ---- */
