@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "user/base/buffer.h"
+#include "user/base/reason.h"
 #include "user/observe/pcapng.h"
 #include "user/plane/version.h"
 
@@ -65,8 +66,8 @@ static bool lost(void *context, uint64_t events)
 static void comment_of(const struct ls_event *event, char *text, size_t size)
 {
 	snprintf(text, size, "reason=%s%s%s%s%s verdict=%s stands_for=%" PRIu64,
-		 ls_reason_text(event->reason), event->class[0] ? " class=" : "", event->class,
-		 event->limit[0] ? " limit=" : "", event->limit, ls_verdict_text(event->verdict),
+		 ls_reason_name(event->reason), event->class[0] ? " class=" : "", event->class,
+		 event->limit[0] ? " limit=" : "", event->limit, ls_verdict_name(event->verdict),
 		 event->stands_for);
 }
 

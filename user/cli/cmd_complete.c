@@ -18,6 +18,7 @@
 
 #include "user/base/addr.h"
 #include "user/base/output.h"
+#include "user/base/reason.h"
 #include "user/cli/follow.h"
 #include "user/plane/bans.h"
 #include "user/plane/plane.h"
@@ -172,7 +173,7 @@ static void offer_reasons(const struct at *at)
 {
 	for (unsigned i = 0; at->verb && at->verb->takes_interface && i < LS_REASON_MAX; i++)
 		if (ls_reason_refuses(i))
-			offer(at, ls_reason_text(i), "");
+			offer(at, ls_reason_name(i), "");
 }
 
 /* "a|b|c" */

@@ -9,14 +9,9 @@
 #include <unistd.h>
 
 #include "user/base/output.h"
+#include "user/base/reason.h"
 #include "user/base/units.h"
 #include "user/policy/names.h"
-
-static const char *const origins[] = {
-#define ORIGIN_TEXT(id, text) [LS_ORIGIN_##id] = text,
-	LS_ORIGINS(ORIGIN_TEXT)
-#undef ORIGIN_TEXT
-};
 
 static json_t *text_or_null(const char *text)
 {
@@ -76,7 +71,7 @@ static void add_packet(json_t *json, const struct ls_event *event)
 	}
 	if (event->known & LS_EVENT_F_PROTOCOL)
 		ls_protocol_format(event->protocol, protocol);
-	json_object_set_new(json, "reason", json_string(ls_reason_text(event->reason)));
+	json_object_set_new(json, "reason", json_string(ls_reason_name(event->reason)));
 	json_object_set_new(json, "class", text_or_null(event->class));
 	json_object_set_new(json, "limit", text_or_null(event->limit));
 	json_object_set_new(json, "source", text_or_null(source));
@@ -105,7 +100,7 @@ static void add_ban(json_t *json, const struct ls_event *event)
 	json_object_set_new(json, "source", text_or_null(source));
 	if (event->kind == LS_EVENT_BAN)
 		json_object_set_new(json, "seconds", seconds_or_null(event->value));
-	json_object_set_new(json, "origin", json_string(origins[event->origin]));
+	json_object_set_new(json, "origin", json_string(ls_origin_name(event->origin)));
 	json_object_set_new(json, "reason",
 			    is_class ? text_or_null(event->class)
 				     : free_text_or_null(event->text.text));
@@ -154,7 +149,7 @@ static json_t *event_json(const struct ls_event *event)
 	json_object_set_new(json, "time", json_string(ls_stamp_format_ns(event->unix_ns, time)));
 	json_object_set_new(json, "event",
 			    json_string(event->kind == LS_EVENT_PACKET
-						? ls_verdict_text(event->verdict)
+						? ls_verdict_name(event->verdict)
 						: ls_event_kind_name(event->kind)));
 	json_object_set_new(json, "id", json_string(id));
 	if (event->kind == LS_EVENT_PACKET)
@@ -215,7 +210,7 @@ static void print_packet(const struct ls_event *event)
 	char protocol[LS_PROTOCOL_TEXT], flags[40];
 	const bool has_ports = event->known & LS_EVENT_F_PORTS;
 
-	printf("%-10s %-9s ", ls_verdict_text(event->verdict), ls_reason_text(event->reason));
+	printf("%-10s %-9s ", ls_verdict_name(event->verdict), ls_reason_name(event->reason));
 	if (event->class[0])
 		printf("%s%s%s ", event->class, event->limit[0] ? "/" : "", event->limit);
 	if (event->has_source) {
@@ -252,7 +247,7 @@ static void print_other(const struct ls_event *event)
 	else if (event->value)
 		printf(" for %s", ls_human_time(event->value, time));
 	if (event->kind == LS_EVENT_BAN || event->kind == LS_EVENT_UNBAN)
-		printf(" by %s", origins[event->origin]);
+		printf(" by %s", ls_origin_name(event->origin));
 	if (event->class[0])
 		printf(" %s", event->class);
 	if (text->text[0])

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "user/base/reason.h"
 #include "user/base/units.h"
 #include "user/plane/plane.h"
 
@@ -37,28 +38,6 @@ static void catch_signals(void)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-}
-
-static const char *const reasons[] = {
-#define REASON_TEXT(id, text) [LS_REASON_##id] = text,
-	LS_REASONS(REASON_TEXT)
-#undef REASON_TEXT
-};
-
-static const char *const verdicts[] = {
-#define VERDICT_TEXT(id, text) [LS_VERDICT_##id] = text,
-	LS_VERDICTS(VERDICT_TEXT)
-#undef VERDICT_TEXT
-};
-
-const char *ls_reason_text(enum ls_reason reason)
-{
-	return reason < LS_REASON_MAX ? reasons[reason] : "unknown";
-}
-
-const char *ls_verdict_text(enum ls_verdict verdict)
-{
-	return verdict < LS_VERDICT_MAX ? verdicts[verdict] : "unknown";
 }
 
 bool ls_reason_refuses(enum ls_reason reason)
@@ -114,10 +93,10 @@ static int read_options(struct run *run)
 	for (unsigned i = 0; reason && i < LS_REASON_MAX; i++) {
 		if (!ls_reason_refuses(i))
 			continue;
-		if (strcmp(reason, reasons[i]) == 0)
+		if (strcmp(reason, ls_reason_name(i)) == 0)
 			run->reason = i;
 		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
-			 names[0] ? ", " : "", reasons[i]);
+			 names[0] ? ", " : "", ls_reason_name(i));
 	}
 	if (reason && run->reason == LS_REASON_MAX)
 		return ls_cli_usage("'%s' is no reason that packets are dropped for: %s", reason,

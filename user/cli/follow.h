@@ -35,9 +35,6 @@ uint64_t ls_follow_now(void);
 #define LS_STAMP_NS_TEXT 64
 char *ls_stamp_format_ns(uint64_t unix_ns, char text[static LS_STAMP_NS_TEXT]);
 
-/* Texts of the lists in reasons.h. */
-const char *ls_reason_text(enum ls_reason reason);
-const char *ls_verdict_text(enum ls_verdict verdict);
 /* Whether packets are refused for it. */
 bool ls_reason_refuses(enum ls_reason reason);
 
