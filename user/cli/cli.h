@@ -46,7 +46,7 @@ enum ls_exit {
 	X(FLAGS, "flags", "FLAG,…")                                                                \
 	X(WRITE, "write", "FILE")                                                                  \
 	X(COUNT, "count", "NUMBER")                                                                \
-	X(BAN, "ban", "N")                                                                    \
+	X(BAN, "ban", "N")                                                                         \
 	X(METRICS, "metrics", "ADDR")
 
 enum ls_option {

@@ -52,9 +52,8 @@ static const struct {
 	{ "on", "" },
 	{ "stats",
 	  "Exact sums since the tables were made: seen = pass + drop, by class, verdict, reason and limit. A would-drop has been passed and is part of pass. What was counted under names that no policy has had for long is added to the verdicts without a class. An instance counts seven interfaces apart; further ones share a row. `--watch` prints rates each second until it is stopped." },
-	{ "top",
-	  "On a terminal a full screen, renewed twice a second; into a pipe, or with `-o table`, a table, once; `-o json` one document. Figures are of the last second, each with its bound. Keys: p, b, d sort by packets, bits, refused; s shows prefixes (/24, /48) or sources; arrows and space choose, x bans what is chosen; h help, q leave.\n\n"
-	  "`--ban` bans those that lose most (drops and would-drops), and names whom it leaves out: this host's own addresses, gateways and resolvers, whom the policy allows, who is in a `nat` set, and where your own session comes from. One that may be in the list by chance is not banned. Banning again renews: the later end wins." },
+	{ "top", "On a terminal a full screen, renewed twice a second; into a pipe, or with `-o table`, a table, once; `-o json` one document. Figures are of the last second, each with its bound. Keys: p, b, d sort by packets, bits, refused; s shows prefixes (/24, /48) or sources; arrows and space choose, x bans what is chosen; h help, q leave.\n\n"
+		 "`--ban` bans those that lose most (drops and would-drops), and names whom it leaves out: this host's own addresses, gateways and resolvers, whom the policy allows, who is in a `nat` set, and where your own session comes from. One that may be in the list by chance is not banned. Banning again renews: the later end wins." },
 	{ "explain",
 	  "In which lists the source is, which class and limits such a packet meets, what is left in each bucket and the time until it conforms, and the ban if there is one. `verdict` is what the next such packet would get. What is not given matches only classes that do not ask for it. Limits on bytes are asked about a frame of 64. Of TCP without `--flags` the answer for what opens a connection, `--flags syn,no-ack`, is shown as well. Nothing is counted or consumed." },
 	{ "replay",
