@@ -228,6 +228,14 @@ static void print_packet(const struct ls_event *event)
 		printf(" (1 of %" PRIu64 ")", event->stands_for);
 }
 
+/* Text of an operator or of another node: a terminal must not obey it. */
+static void print_text(const char *text)
+{
+	putchar(' ');
+	for (; *text; text++)
+		putchar((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
+}
+
 static void print_other(const struct ls_event *event)
 {
 	const struct ls_event_text *text = &event->text;
@@ -237,9 +245,9 @@ static void print_other(const struct ls_event *event)
 	if (event->has_source)
 		printf(" %s", ls_prefix_format(&event->source, source));
 	if (text->name[0])
-		printf(" %s", text->name);
+		print_text(text->name);
 	if (text->action[0])
-		printf(" %s", text->action);
+		print_text(text->action);
 	if (event->kind == LS_EVENT_POLICY)
 		printf(" generation %u", event->generation);
 	if (event->kind == LS_EVENT_OVERLOAD)
@@ -251,7 +259,7 @@ static void print_other(const struct ls_event *event)
 	if (event->class[0])
 		printf(" %s", event->class);
 	if (text->text[0])
-		printf(" %s", text->text);
+		print_text(text->text);
 }
 
 static bool show_line(void *context, const struct ls_event *event)

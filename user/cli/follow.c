@@ -115,6 +115,18 @@ static int find_interface(struct run *run, struct ls_error *error)
 				   : 0;
 }
 
+/* An older build's program that took over maps of this one's would leave the rings silent: that must not look like
+ * a quiet network. */
+static void tell_build(const struct run *run)
+{
+	_cleanup_(ls_plane_status_fini) struct ls_plane_status status = { 0 };
+
+	if (ls_plane_status(run->plane, &status, NULL) == 0 && status.other_build)
+		ls_cli_note(
+			"the program that runs is another build's (%s); if that is too old to write events, none will come; 'loadshed attach IFACE' replaces it and keeps the state",
+			status.version);
+}
+
 static int open_events(struct run *run, bool from_oldest)
 {
 	struct ls_error error = LS_ERROR_INIT;
@@ -127,7 +139,10 @@ static int open_events(struct run *run, bool from_oldest)
 	if (r == 0)
 		r = ls_events_open(run->plane, from_oldest, &run->events, &error);
 	run->lost = 0;
-	return r < 0 ? ls_cli_fail(&error) : LS_EXIT_DONE;
+	if (r < 0)
+		return ls_cli_fail(&error);
+	tell_build(run);
+	return LS_EXIT_DONE;
 }
 
 /* Whether the command line asks for it. What belongs to no interface belongs to all. */
