@@ -25,7 +25,7 @@ static const struct {
 	{ "policy apply",
 	  "One store to one word: each packet is judged by the old policy or by the new one, whole. Program, links and the state of sources stay. Applying what is in force keeps the generation. A bad policy changes nothing.\n\n"
 	  "With `--confirm` the policy before comes back after that time, in the kernel, unless `policy confirm` keeps the new one. Until then every other publishing verb is refused; bans still work.\n\n"
-	  "A policy that would cut your own session, or deny a gateway, a resolver or an address of this host, is refused without `--yes`. Your session is that of SSH_CONNECTION and, under tmux or screen, of everybody who looks at it." },
+	  "A policy that would cut your own session, or deny a default gateway or a resolver of this host, is refused without `--yes`. Your session is that of SSH_CONNECTION and, under tmux or screen, of everybody who looks at it." },
 	{ "policy confirm", "Keeps the policy that was applied with `--confirm`." },
 	{ "policy rollback",
 	  "There is one previous generation. Rolling back twice is where you were. Bans, `off` and `panic` are not part of a policy and stay." },

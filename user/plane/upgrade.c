@@ -2,7 +2,6 @@
 #include "user/plane/upgrade.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -120,23 +119,6 @@ int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 	return r;
 }
 
-/* Maps that came with this build stay with the instance. */
-static int keep_new_maps(struct ls_plane *plane, const struct ls_plane *fresh,
-			 struct ls_error *error)
-{
-	for (int map = 0; map < LS_MAP_MAX; map++) {
-		if (plane->maps[map].fd >= 0)
-			continue;
-		const int fd = fcntl(fresh->maps[map].fd, F_DUPFD_CLOEXEC, 3);
-		const int r = fd < 0 ? -errno : ls_plane_adopt(plane, map, fd);
-		if (r < 0)
-			return ls_error_set_errno(error, -r, "cannot take over map '%s'",
-						  ls_map_name(map));
-	}
-	/* Those that are pinned already stay. */
-	return ls_pins_add_maps(plane, plane->directory, error);
-}
-
 int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings *notes,
 		       struct ls_error *error)
 {
@@ -158,8 +140,6 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 	 * nobody finds. */
 	if (r == 0)
 		r = take_missing(plane, &fresh, error);
-	if (r == 0)
-		r = keep_new_maps(plane, &fresh, error);
 	if (r == 0)
 		r = links_open(plane->directory, &links, error);
 	if (r == 0)
