@@ -18,7 +18,7 @@ ARCH_INCLUDE := $(shell $(CC) -print-multiarch 2>/dev/null)
 WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror
 CFLAGS ?= -O2 -g
 USER_CFLAGS := -std=gnu11 -D_GNU_SOURCE $(WARNINGS) -I. -Iinclude -Ibpf -isystem $(BUILD) -DLS_VERSION='"$(VERSION)"' -MMD -MP
-USER_LIBS := -lbpf -lelf -lz -lyaml -lpcap -ljansson
+USER_LIBS := -lbpf -lelf -lz -lyaml -lpcap -ljansson -lm -lpthread
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -Ibpf -Iinclude \
 	$(if $(ARCH_INCLUDE),-idirafter /usr/include/$(ARCH_INCLUDE)) -MMD -MP
 
@@ -47,7 +47,9 @@ $(BUILD)/libloadshed.a: $(LIBRARY_OBJECTS)
 	$(Q)rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(BUILD)/user/%.o: user/%.c $(BUILD)/loadshed.skel.h
+SKELETONS := $(BUILD)/loadshed.skel.h $(BUILD)/gen.skel.h $(BUILD)/rivals.skel.h
+
+$(BUILD)/user/%.o: user/%.c $(SKELETONS)
 	@mkdir -p $(@D)
 	$(call say,CC    $<)
 	$(Q)$(CC) $(CFLAGS) $(USER_CFLAGS) -c -o $@ $<
@@ -57,9 +59,16 @@ $(BUILD)/loadshed.bpf.o: bpf/loadshed.bpf.c
 	$(call say,BPF   $<)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -c -o $@ $<
 
-$(BUILD)/loadshed.skel.h: $(BUILD)/loadshed.bpf.o
+$(BUILD)/%.bpf.o: bpf/bench/%.bpf.c
+	@mkdir -p $(@D)
+	$(call say,BPF   $<)
+	$(Q)$(CLANG) $(BPF_CFLAGS) -c -o $@ $<
+
+$(BUILD)/loadshed.skel.h: SKELETON = ls_skeleton
+$(BUILD)/%.skel.h: SKELETON = $*_skeleton
+$(BUILD)/%.skel.h: $(BUILD)/%.bpf.o
 	$(call say,SKEL  $@)
-	$(Q)$(BPFTOOL) gen skeleton $< name ls_skeleton > $@.tmp
+	$(Q)$(BPFTOOL) gen skeleton $< name $(SKELETON) > $@.tmp
 	$(Q)mv $@.tmp $@
 
 demo:

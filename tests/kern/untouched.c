@@ -22,7 +22,7 @@ static size_t compared(enum ls_map map, size_t bytes)
 	return map == LS_MAP_TABLES ? sizeof(struct ls_tables) : bytes;
 }
 
-static void check(struct gen *gen, const char *name, const char *rest)
+static void check(struct ls_gen *gen, const char *name, const char *rest)
 {
 	char text[1024];
 	void *copies[N_TABLES];
@@ -67,7 +67,7 @@ static void check(struct gen *gen, const char *name, const char *rest)
 
 int main(void)
 {
-	struct gen *gen = gen_open();
+	struct ls_gen *gen = gen_open();
 
 	gen_pin(0);
 	check(gen, "refused_by_bucket_writes_nothing",
@@ -90,6 +90,6 @@ int main(void)
 	      "overload: { max: { packets: 100M/s } }\n" LIMITS(
 		      "      - { rate: 1/d, burst: 10 }\n"));
 	check(gen, "denied_writes_nothing", "deny: [0.0.0.0/1]\n");
-	gen_close(gen);
+	ls_gen_close(gen);
 	return kern_status();
 }

@@ -111,6 +111,7 @@ int ls_cmd_on(struct ls_cli *cli);
 int ls_cmd_stats(struct ls_cli *cli);
 int ls_cmd_explain(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);
+int ls_cmd_bench(struct ls_cli *cli);
 int ls_cmd_restore(struct ls_cli *cli);
 int ls_cmd_version(struct ls_cli *cli);
 int ls_cmd_help(struct ls_cli *cli);
