@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -79,7 +80,7 @@ unsigned gen_cpus(void)
 
 void gen_prefer(void)
 {
-	ls_gen_prefer();
+	setpriority(PRIO_PROCESS, 0, -20);
 	/* Where sessions are grouped, niceness counts within a session only. One of our own can be
 	 * favoured. */
 	const char *own = getenv("LS_OWN_SESSION");

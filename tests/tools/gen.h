@@ -23,7 +23,10 @@ void gen_frame_make(struct ls_gen_frame *frame, int family, int protocol, uint16
 		    uint8_t tcp_flags);
 void gen_pin(unsigned cpu);
 unsigned gen_cpus(void);
-/* ls_gen_prefer(), and with LS_OWN_SESSION=1 in the environment also beside other sessions. */
+/*
+ * The calling thread and those that it starts get most of a CPU that others want, too; with
+ * LS_OWN_SESSION=1 in the environment also beside other sessions. Others of its own session starve.
+ */
 void gen_prefer(void);
 
 #endif

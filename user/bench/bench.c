@@ -354,7 +354,6 @@ static int open_all(struct ls_bench *bench, struct ls_error *error)
 	r = ls_gen_pin(bench->cpu);
 	if (r < 0)
 		return ls_error_set_errno(error, -r, "cannot stay on CPU %u", bench->cpu);
-	ls_gen_prefer();
 
 	if (ls_load_memory(LS_BENCH_CAPACITY, &wanted, &available) < 0)
 		return ls_error_oom(error);

@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include <linux/bpf.h>
@@ -169,6 +168,7 @@ int ls_gen_open(struct ls_gen **ret, struct ls_error *error)
 
 	if (!gen)
 		return ls_error_oom(error);
+	libbpf_set_print(NULL); /* what it would say of a failure is in our line */
 	for (int i = 0; i < 2; i++)
 		gen->namespace_fds[i] = gen->links[i] = -1;
 	gen->skeleton = gen_skeleton__open();
@@ -322,11 +322,6 @@ void ls_gen_cpus(unsigned *ret_last, unsigned *ret_other)
 	}
 	*ret_last = last < 0 ? 0 : (unsigned)last;
 	*ret_other = other < 0 ? *ret_last : (unsigned)other;
-}
-
-void ls_gen_prefer(void)
-{
-	setpriority(PRIO_PROCESS, 0, -20);
 }
 
 void ls_gen_hurry(void)

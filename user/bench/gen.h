@@ -78,8 +78,6 @@ int ls_gen_pin(unsigned cpu);
 /* The CPUs that this process may run on: the last of them (interrupts of devices tend to be on the first), the one
  * before it (the same where there is only one). */
 void ls_gen_cpus(unsigned *ret_last, unsigned *ret_other);
-/* The calling thread and those that it starts get most of a CPU that others want, too. */
-void ls_gen_prefer(void);
 /* The calling thread goes before all that is not real-time, where the kernel lets it; for short runs. */
 void ls_gen_hurry(void);
 uint64_t ls_gen_now_ns(void);
