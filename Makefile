@@ -3,7 +3,7 @@
 #   make           builds build/loadshed, which runs from the tree
 #   make demo      installs what is missing, builds, and shows a flood being shed in a lab of namespaces
 #   make check     installs what is missing, builds, and runs every test this machine can run
-#   make bench     the speed rows, as ratios to a bare XDP_DROP and to named alternatives
+#   make bench     'loadshed bench' with its goals, and beside nft, iptables, tc, xdp-filter over veth
 #   make install   program, units, manual pages, completions, examples (PREFIX, DESTDIR); uninstall removes them
 
 CC ?= gcc
@@ -97,7 +97,7 @@ UNIT_INSTANCE = s|/loadshed restore|/loadshed -I %i restore|; s|^Description=.*|
 INSTALLED = sbin/loadshed share/man/man8/loadshed.8 share/man/man5/loadshed-policy.5 \
 	lib/systemd/system/loadshed.service lib/systemd/system/loadshed@.service \
 	share/bash-completion/completions/loadshed share/zsh/site-functions/_loadshed \
-	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/NEWS.md \
+	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/NEWS.md share/doc/loadshed/bench.svg \
 	$(patsubst user/share/%,share/doc/loadshed/%,$(wildcard user/share/examples/*))
 
 install: all $(BUILD)/loadshed.8
@@ -110,7 +110,7 @@ install: all $(BUILD)/loadshed.8
 	$(BUILD)/loadshed completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadshed
 	$(BUILD)/loadshed completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_loadshed
 	$(BUILD)/loadshed completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loadshed.fish
-	install -m 644 user/share/guide.md user/share/NEWS.md $(DESTDIR)$(PREFIX)/share/doc/loadshed/
+	install -m 644 user/share/guide.md user/share/NEWS.md user/share/bench.svg $(DESTDIR)$(PREFIX)/share/doc/loadshed/
 	install -m 644 user/share/examples/* $(DESTDIR)$(PREFIX)/share/doc/loadshed/examples/
 	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 

@@ -89,6 +89,7 @@ rows_check() {
 		nft|has nft|nftables
 		iptables|has iptables|iptables
 		tc|has tc|iproute2
+		?xdp-filter|has xdp-filter|xdp-tools
 		?strace|has strace|strace
 		?setpriv|has setpriv|util-linux
 		?mandoc|has mandoc|mandoc

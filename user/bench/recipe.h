@@ -33,7 +33,7 @@ struct ls_recipe {
 
 #define LS_RECIPE_PORT 1000
 #define LS_RECIPE_STRICT_RATE 1000000
-#define LS_RECIPE_STRICT_BURST 1000
+#define LS_RECIPE_STRICT_BURST 10000 /* 10 ms: a CPU that is taken away for less loses nothing */
 
 /* Returns 0 and a policy that the caller frees, or negative with a line. */
 int ls_recipe_policy(struct ls_recipe recipe, struct ls_policy **ret, struct ls_error *error);
