@@ -99,6 +99,7 @@ rows_check() {
 		?tshark|has tshark|tshark
 		?promtool|has promtool|prometheus
 		?chromium|has_chromium|chromium
+		?xdp-filter|has xdp-filter|xdp-tools
 		?strace|has strace|strace
 		?tmux|has tmux|tmux
 		?setpriv|has setpriv|util-linux

@@ -205,6 +205,7 @@ def completion(test):
     check_equal("values", complete("attach", "--mode", ""), ["auto", "native", "generic"])
     check_equal("values after =", complete("attach", "--mode=n"), ["--mode=native"])
     check_equal("output", complete("-o", "j"), ["json"])
+    check_equal("groups", complete("bench", "c"), ["classes", "cpus"])
     check_equal("protocols", complete("explain", "192.0.2.1", "--protocol", "icmp"), ["icmp", "icmpv6"])
     check_equal("flags", complete("explain", "192.0.2.1", "--flags", "syn,no-a"), ["syn,no-ack"])
     check_equal("flags after =", complete("explain", "192.0.2.1", "--flags=f"), ["--flags=fin"])

@@ -119,6 +119,7 @@ int ls_cmd_explain(struct ls_cli *cli);
 int ls_cmd_events(struct ls_cli *cli);
 int ls_cmd_capture(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);
+int ls_cmd_bench(struct ls_cli *cli);
 int ls_cmd_restore(struct ls_cli *cli);
 /* LS_EXIT_DONE when restoring would not cut the caller's own session; else a line was printed. */
 int ls_cmd_restore_guard(struct ls_cli *cli);

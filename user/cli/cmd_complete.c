@@ -19,6 +19,7 @@
 #include "user/base/addr.h"
 #include "user/base/output.h"
 #include "user/base/reason.h"
+#include "user/bench/bench.h"
 #include "user/cli/follow.h"
 #include "user/plane/bans.h"
 #include "user/plane/plane.h"
@@ -58,6 +59,12 @@ static void offer_interfaces(const struct at *at)
 		offer(at, list[i].if_name, "interface");
 	if (list)
 		if_freenameindex(list);
+}
+
+static void offer_groups(const struct at *at)
+{
+	for (size_t i = 0; i < ls_n_bench_groups; i++)
+		offer(at, ls_bench_groups[i].name, ls_bench_groups[i].help);
 }
 
 /* Those that are saved, and those that are pinned. */
@@ -198,7 +205,7 @@ static void offer_kind(const struct at *at, const char *kind, size_t length)
 		{ "IFACE", offer_interfaces }, { "IFACE…", offer_interfaces },
 		{ INSTANCE, offer_instances }, { "NAME", offer_protocols },
 		{ "FLAG,…", offer_flags },     { "TIME", offer_times },
-		{ "TEXT", offer_reasons },
+		{ "TEXT", offer_reasons },     { "GROUP…", offer_groups },
 	};
 
 	if (memchr(kind, '|', length)) {

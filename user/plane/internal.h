@@ -219,12 +219,6 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
  */
 int ls_load_explain(int code, char *log, struct ls_error *error);
 
-/* Whether the kernel loads programs that take frames in several buffers (5.18): tried, by loading one. */
-bool ls_load_has_frags(void);
-
-/* What new tables for so many sources take, and what there is (UINT64_MAX: not known). Negative errno. */
-int ls_load_memory(uint64_t sources, uint64_t *ret_wanted, uint64_t *ret_available);
-
 /* SHA-256 of the object that this program carries. */
 void ls_load_digest(uint8_t ret_digest[static 32]);
 

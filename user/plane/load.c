@@ -32,6 +32,7 @@
 #include "loadshed.skel.h"
 #include "user/base/error.h"
 #include "user/base/sha256.h"
+#include "user/plane/sandbox.h"
 
 #define SETS_MIN 64
 #define SETS_MAX (1U << 26) /* 8 GiB of one table: the sum of four fits 32 bits */
