@@ -11,8 +11,10 @@
 #include <linux/types.h>
 
 #include "loadshed/bounds.h"
+#include "loadshed/event_abi.h"
 #include "loadshed/tables_abi.h"
 #include "pure/packet.h"
+#include "pure/sample.h"
 
 /* Where the state of a pending charge lives. */
 #define LS_AT_NOWHERE                                                                              \
@@ -70,10 +72,17 @@ struct ls_cpu {
 	__u64 run_start_ns;
 	__u32 clock_reuse; /* packets that may still be judged by this reading */
 	__u32 run_packets;
-	__u64 pad1[4];
+	__u32 top_skip; /* packets until `top` looks at one */
+	__u32 pad0;
+	__u64 pad1[3];
 	struct ls_job job;
 	struct ls_pending pending[LS_PENDINGS];
 };
+
+/* What the sampling of events counts; nobody but its CPU looks at it. */
+struct ls_samples {
+	struct ls_sample budget[LS_EVENT_BUDGETS];
+} __attribute__((aligned(64)));
 
 /* The object's section .bss: first what user space knows, then what it does not look at. */
 struct ls_static {

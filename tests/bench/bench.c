@@ -463,6 +463,24 @@ static void rows_limits(void)
 	ls_plane_close(six);
 }
 
+/* What is dropped on the shortest way that there is, counted and sampled for `events`. */
+static void rows_refused(void)
+{
+	struct ls_plane *deny = sandbox(policy_of("version: 1\ndeny: [10.0.0.0/8]\n"));
+	struct ls_plane *limit = sandbox(policy_of(ONE_CLASS "      - { rate: 60/m, burst: 1 }\n"));
+	struct gen_frame frame;
+
+	gen_frame_make(&frame, 4, 17, 1000, 0);
+	gen_frame_use(gen, &frame);
+	heading("ns over XDP_DROP, all refused, events sampled");
+	sources(1000);
+	put_over("denied, 1 k sources", drop(), "XDP_DROP", ls_plane_program_fd(deny), NAN);
+	warm(ls_plane_program_fd(limit), 1000);
+	put_over("over a limit, 1 k sources", drop(), "XDP_DROP", ls_plane_program_fd(limit), NAN);
+	ls_plane_close(deny);
+	ls_plane_close(limit);
+}
+
 static void rows_classes(void)
 {
 	struct ls_plane *one = sandbox(policy_classes(1));
@@ -968,9 +986,9 @@ int main(int argc, char **argv)
 		char letter;
 		void (*run)(void);
 	} groups[] = {
-		{ 'l', rows_limits }, { 'c', rows_classes },  { 'p', rows_lists },
-		{ 'b', rows_bans },   { 't', rows_two_cpus }, { 'a', rows_apply },
-		{ 'v', rows_veth },
+		{ 'l', rows_limits }, { 'e', rows_refused }, { 'c', rows_classes },
+		{ 'p', rows_lists },  { 'b', rows_bans },    { 't', rows_two_cpus },
+		{ 'a', rows_apply },  { 'v', rows_veth },
 	};
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
 		gen_pin(CPU);

@@ -216,7 +216,8 @@ def lock_goes(test):
     lab = test.lab()
 
     def locks():
-        return [name for name in os.listdir("/run/loadshed") if name.startswith(lab.instance + "@")]
+        return [name for name in os.listdir("/run/loadshed")
+                if name.startswith(lab.instance + "@") and name.endswith(".lock")]
 
     lab.attach()
     check_equal("while attached", len(locks()), 1)

@@ -400,7 +400,7 @@ def guards(test):
     check_equal("with --yes", verdicts(lab, [udp_frame(me)]), {("drop", "deny"): 1})
 
 
-@case("W-01 no verb denies or bans a gateway, a resolver or an own address of this host without --yes")
+@case("W-01 no verb denies a gateway or a resolver, or bans them or an own address of this host, without --yes")
 def guards_host(test):
     lab = test.lab()
     lab.attach("version: 1\n")
@@ -416,12 +416,14 @@ def guards_host(test):
         bad = test.file("bad.yaml", "version: 1\ndeny: ['%s']\n" % prefix)
         verbs = [["policy", "apply", bad], ["policy", "apply", bad, "--confirm", "1m"], ["deny", "add", prefix],
                  ["ban", "add", prefix, "--for", "1m"], ["attach", "vs", "--policy", bad]]
-        for verb in verbs:
+        own = address not in (gateway, resolver)  # what comes with it from outside is forged: it may be denied
+        for verb in verbs[3:4] if own else verbs:
             err = lab.ls(*verb, code=1).err
             check(address in err and "--yes" in err, "%s: %r" % (verb, err))
-        err = edit(lab, "cp " + bad, code=1).err
-        check(address in err, "edit: %r" % err)
-        os.unlink(err.split("kept in '")[1].split("'")[0])
+        if not own:
+            err = edit(lab, "cp " + bad, code=1).err
+            check(address in err, "edit: %r" % err)
+            os.unlink(err.split("kept in '")[1].split("'")[0])
         err = lab.ls("ban", "import", test.file("feed.txt", prefix + "\n"), "--for", "1m").err
         check("feed.txt:1" in err, "import: %r" % err)
     check_equal("nothing was changed", (lab.status()["generation"], lab.bans()), (1, []))

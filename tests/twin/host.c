@@ -32,6 +32,14 @@ static struct host_map lists[2]; /* the inner maps, which are their own "map" */
 static uint64_t clock_ns, jiffies;
 static __thread unsigned this_cpu;
 
+static uint64_t splitmix(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}
+
 void *bpf_map_lookup_elem(const void *map, const void *key)
 {
 	uint32_t index;
@@ -58,6 +66,13 @@ __u64 bpf_ktime_get_ns(void)
 __u64 bpf_jiffies64(void)
 {
 	return __atomic_load_n(&jiffies, __ATOMIC_RELAXED);
+}
+
+/* From one seed on each thread, so that a run can be repeated. */
+__u32 bpf_get_prandom_u32(void)
+{
+	static __thread uint64_t state = 1;
+	return (__u32)splitmix(&state);
 }
 
 __u32 bpf_get_smp_processor_id(void)
@@ -88,19 +103,12 @@ static void *host_map_new(const void *map, size_t bytes, uint32_t count)
 	return elements;
 }
 
-static uint64_t splitmix(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
-}
-
 void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 {
 	ls_host_stop();
 	memset(&ls_control, 0, sizeof(ls_control));
 	memset(&ls_static, 0, sizeof(ls_static));
+	memset(ls_samples, 0, sizeof(ls_samples));
 	for (int i = 0; i < LS_HASH_KEYS; i++)
 		ls_control.hash_key[i] = splitmix(&seed) | 1;
 	for (uint32_t table = 0; table < LS_TABLES; table++) {
@@ -115,6 +123,8 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	host_map_new(&ls_bans, sizeof(struct ls_bans), sets);
 	host_map_new(&ls_ban_info, sizeof(struct ls_ban_info), sets);
 	host_map_new(&ls_counters, sizeof(struct ls_counters), cpus);
+	host_map_new(&ls_events, sizeof(struct ls_event_ring), cpus);
+	host_map_new(&ls_top, sizeof(struct ls_top), cpus);
 }
 
 void ls_host_stop(void)
@@ -203,6 +213,16 @@ int ls_host_judge(uint8_t *frame, size_t bytes)
 	return ls_xdp_frags(&ctx);
 }
 
+int ls_host_judge_linear(uint8_t *frame, size_t bytes)
+{
+	struct xdp_md ctx = {
+		.data = (uint32_t)(uintptr_t)frame,
+		.data_end = (uint32_t)((uintptr_t)frame + bytes),
+		.ingress_ifindex = 1,
+	};
+	return ls_xdp(&ctx);
+}
+
 struct ls_replay_abi ls_host_replay(uint8_t *frame, size_t bytes, uint64_t unix_ns)
 {
 	ls_is_replay = 1;
@@ -229,10 +249,20 @@ struct ls_control *ls_host_control(void)
 	return &ls_control;
 }
 
+const struct ls_event_ring *ls_host_ring(unsigned cpu)
+{
+	return (const struct ls_event_ring *)host_elements(&ls_events) + cpu;
+}
+
 struct ls_ways *ls_host_ways(size_t *ret_sets)
 {
 	for (size_t i = 0; i < n_maps; i++)
 		if (maps[i].map == &ls_ways)
 			*ret_sets = maps[i].count;
 	return host_elements(&ls_ways);
+}
+
+const struct ls_top *ls_host_top(void)
+{
+	return host_elements(&ls_top);
 }

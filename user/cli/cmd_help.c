@@ -40,8 +40,9 @@ static void print_options(const struct ls_verb *verb)
 		char left[64];
 		if (!is_allowed(verb, option))
 			continue;
-		snprintf(left, sizeof(left), "--%s %s", ls_option_name(option),
-			 ls_option_value(option));
+		const char letter = ls_option_letter(option);
+		snprintf(left, sizeof(left), "%s%.1s%s--%s %s", letter ? "-" : "", &letter,
+			 letter ? ", " : "", ls_option_name(option), ls_option_value(option));
 		const size_t width = ls_text_width(left, strlen(left));
 		printf("  %s%*s ", left, width < 27 ? (int)(27 - width) : 0, "");
 		ls_print_wrapped(ls_manual_option(verb, option), 30, (width < 27 ? 27 : width) + 3);
@@ -184,7 +185,10 @@ static void man_verb(const struct ls_verb *verb)
 	for (unsigned option = 0; option < LS_OPTION_MAX; option++) {
 		if (!is_allowed(verb, option))
 			continue;
-		fputs(".TP\n\\fB\\-\\-", stdout);
+		fputs(".TP\n", stdout);
+		if (ls_option_letter(option))
+			printf("\\fB\\-%c\\fR, ", ls_option_letter(option));
+		fputs("\\fB\\-\\-", stdout);
 		man_literal(ls_option_name(option));
 		fputs("\\fR", stdout);
 		man_value(ls_option_value(option));

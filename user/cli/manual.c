@@ -25,7 +25,7 @@ static const struct {
 	{ "policy apply",
 	  "One store to one word: each packet is judged by the old policy or by the new one, whole. Program, links and the state of sources stay. Applying what is in force keeps the generation. A bad policy changes nothing.\n\n"
 	  "With `--confirm` the policy before comes back after that time, in the kernel, unless `policy confirm` keeps the new one. Until then every other publishing verb is refused; bans still work.\n\n"
-	  "A policy that would cut your own session, or deny a gateway, a resolver or an address of this host, is refused without `--yes`. Your session is that of SSH_CONNECTION and, under tmux or screen, of everybody who looks at it." },
+	  "A policy that would cut your own session, or deny a default gateway or a resolver of this host, is refused without `--yes`. Your session is that of SSH_CONNECTION and, under tmux or screen, of everybody who looks at it." },
 	{ "policy confirm", "Keeps the policy that was applied with `--confirm`." },
 	{ "policy rollback",
 	  "There is one previous generation. Rolling back twice is where you were. Bans, `off` and `panic` are not part of a policy and stay." },
@@ -52,13 +52,19 @@ static const struct {
 	{ "on", "" },
 	{ "stats",
 	  "Exact sums since the tables were made: seen = pass + drop, by class, verdict, reason and limit. A would-drop has been passed and is part of pass. What was counted under names that no policy has had for long is added to the verdicts without a class. An instance counts seven interfaces apart; further ones share a row. `--watch` prints rates each second until it is stopped." },
-	{ "top", "" },
+	{ "top", "On a terminal a full screen, renewed twice a second; into a pipe, or with `-o table`, a table, once; `-o json` one document. Figures are of the last second, each with its bound. Keys: p, b, d sort by packets, bits, refused; s shows prefixes (/24, /48) or sources; arrows and space choose, x bans what is chosen; h help, q leave.\n\n"
+		 "`--ban` bans those that lose most (drops and would-drops), and names whom it leaves out: this host's own addresses, gateways and resolvers, whom the policy allows, who is in a `nat` set, and where your own session comes from. One that may be in the list by chance is not banned. Banning again renews: the later end wins." },
 	{ "explain",
 	  "In which lists the source is, which class and limits such a packet meets, what is left in each bucket and the time until it conforms, and the ban if there is one. `verdict` is what the next such packet would get. What is not given matches only classes that do not ask for it. Limits on bytes are asked about a frame of 64. Of TCP without `--flags` the answer for what opens a connection, `--flags syn,no-ack`, is shown as well. Nothing is counted or consumed." },
 	{ "replay",
 	  "Runs the real program over a pcap or pcapng file, in the time of the capture, and touches no live state. State starts empty; a stamp that goes back counts as the latest one seen; cut frames are padded to their length on the wire. `--packets` prints one JSON object per packet." },
-	{ "capture", "" },
-	{ "events", "" },
+	{ "capture",
+	  "Writes refused packets, as they are sampled for `events`, with their first 256 bytes and their length on the wire. Each has the comment `reason=limit class=web limit=new verdict=drop stands_for=12`, in Wireshark the field `frame.comment`, and the interface that it came in by; would-drops are captured, too. A file that is there is overwritten, as by tcpdump; `-w -` writes to stdout, for example into `tshark -r -`. Ends after `--count` packets, by Ctrl-C or SIGTERM, or when nobody reads any more, and then says how many it captured, for how many refused ones they stand and how many it lost; the statistics block of the interface has the same numbers." },
+	{ "events",
+	  "One JSON object per line, from now on, until Ctrl-C, SIGTERM, or nobody reads any more; `-o table` prints lines for people. `event` is drop, would-drop, ban, unban, policy, mode (panic, off, on, monitor), attach, detach, overload, cluster, note or lost; `time` is RFC 3339 with nanoseconds, `id` is the same for every reader.\n\n"
+	  "Refused packets are sampled: each CPU takes at most 128 a second of one verdict and reason (bursts of 64), so the flood of one reason never hides what another refuses. `sampled_of` is for how many such packets this one stands: their sum is what `stats` counts, but for the last milliseconds of a flood. With `-i`, `sampled_of` still counts those of all interfaces.\n\n"
+	  "Any number of readers see the same, each at its own pace. One that is too slow gets {\"event\":\"lost\",\"events\":N}; the packets that those stood for are in `sampled_of` of later ones.\n\n"
+	  "A class's ban, or an operator's, is told when it begins, with its `seconds`; what ends by itself, such as a ban, `panic` or `off`, ends without an event, and a policy that was not confirmed in time is told as `expire` when somebody next changes something. `-i` leaves out packets and attachments of other interfaces, `--reason` all but packets refused for it. Whether a frame is what it looks like nobody vouches for: addresses and ports are what the kernel's own parser found, and null where it found none." },
 	{ "serve", "" },
 	{ "bench", "" },
 	{ "restore",
@@ -97,7 +103,13 @@ static const struct {
 	{ NULL, "confirm", "undo it after this time unless confirmed" },
 	{ "panic", "for", "how long; default 10m" },
 	{ "off", "for", "how long; default 10m" },
+	{ "top", "for", "how long they are banned" },
 	{ NULL, "for", "how long: an integer with s, m, h or d, up to 10 years" },
+	{ "events", "reason", "only packets refused for this: limit, ban, deny …" },
+	{ "capture", "reason", "only packets refused for this: limit, ban, deny …" },
+	{ "events", "count", "end after so many events" },
+	{ "capture", "count", "end after so many packets" },
+	{ "capture", "write", "the file, or - for stdout" },
 	{ NULL, "reason", "a line for `ban list`, up to 63 bytes" },
 	{ NULL, "watch", "rates, each second" },
 	{ NULL, "packets", "one line of JSON for each packet" },
@@ -105,7 +117,10 @@ static const struct {
 	{ NULL, "protocol", "tcp, udp, icmp, icmpv6, sctp, gre, esp, or a number" },
 	{ NULL, "port", "the port it is sent to" },
 	{ NULL, "from-port", "the port it is sent from" },
+	{ NULL, "metrics",
+	  "where metrics and live page are: ADDRESS:PORT, [IPV6]:PORT, :PORT or none; default 127.0.0.1:9644" },
 	{ NULL, "flags", "TCP flags, such as syn,no-ack" },
+	{ NULL, "ban", "ban so many of those that lose most, 1 to 1000; needs --for" },
 };
 
 const char *ls_manual_option(const struct ls_verb *verb, enum ls_option option)
@@ -119,7 +134,7 @@ const char *ls_manual_option(const struct ls_verb *verb, enum ls_option option)
 
 const struct ls_manual_global ls_manual_globals[] = {
 	{ 'I', "instance", "NAME", "one of several independent instances; default `default`" },
-	{ 'i', "interface", "IFACE", "narrow stats to an interface" },
+	{ 'i', "interface", "IFACE", "narrow stats, top, events and capture to an interface" },
 	{ 'o', "output", "table|json", "table (default), or json: one document on stdout" },
 	{ 'v', "verbose", "", "the verifier's log when the program does not load" },
 	{ 'h', "help", "", "what `help` says about the verb" },

@@ -22,6 +22,7 @@
 #include <bpf/libbpf.h>
 
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/upgrade.h"
 #include "user/policy/check.h"
 #include "user/policy/policy.h"
@@ -406,6 +407,8 @@ static void monitor_existing(struct job *job)
 			  __ATOMIC_SEQ_CST);
 	__atomic_fetch_or(&ls_plane_control_rw(&job->plane)->word, LS_WORD_MONITOR,
 			  __ATOMIC_SEQ_CST);
+	ls_journal_write(&job->plane,
+			 &(struct ls_journal_entry){ .kind = LS_EVENT_MODE, .action = "monitor" });
 	ls_warnings_add(job->notes, "the whole instance drops nothing from now on (--monitor)");
 }
 
@@ -441,6 +444,20 @@ static int attach_existing(struct job *job, bool *ret_published, struct ls_error
 	return 0;
 }
 
+static void tell(struct job *job)
+{
+	for (size_t i = 0; i < job->n_targets; i++) {
+		const struct ls_target *target = &job->targets[i];
+		if (!target->is_attached)
+			ls_journal_write(&job->plane,
+					 &(struct ls_journal_entry){
+						 .kind = LS_EVENT_ATTACH,
+						 .action = ls_plane_mode_name(target->mode),
+						 .name = target->device.name,
+						 .ifindex = target->device.ifindex });
+	}
+}
+
 int ls_plane_attach(const struct ls_plane_attach *request, struct ls_warnings *notes,
 		    bool *ret_published, struct ls_error *error)
 {
@@ -466,7 +483,9 @@ int ls_plane_attach(const struct ls_plane_attach *request, struct ls_warnings *n
 	r = ls_pins_repair(job->root, request->instance, error);
 	if (r < 0)
 		return r;
-	ls_pins_collect(job->root);
+	/* Whoever restores may lack the right to see which namespaces are alive. */
+	if (!request->restore)
+		ls_pins_collect(job->root);
 	r = open_or_make(job, error);
 	if (r == 0)
 		r = check_targets(job, error);
@@ -480,6 +499,7 @@ int ls_plane_attach(const struct ls_plane_attach *request, struct ls_warnings *n
 	}
 	if (r < 0)
 		return r;
+	tell(job);
 	*ret_published = published;
 	if (request->restore)
 		return 0;

@@ -21,10 +21,12 @@
 
 #include "loadshed/bounds.h"
 #include "loadshed/control_abi.h"
+#include "loadshed/event_abi.h"
 #include "loadshed/ledger_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
 #include "loadshed/tables_abi.h"
+#include "loadshed/top_abi.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 
@@ -39,9 +41,11 @@
 	X(BAN_INFO, ls_ban_info)                                                                   \
 	X(BAN_TEXTS, ls_ban_texts)                                                                 \
 	X(COUNTERS, ls_counters)                                                                   \
+	X(TOP, ls_top)                                                                             \
 	X(RETIRED, ls_retired)                                                                     \
 	X(LEDGER, ls_ledger)                                                                       \
 	X(TEXTS, ls_texts)                                                                         \
+	X(EVENTS, ls_events)                                                                       \
 	X(STATE, ls_state)                                                                         \
 	X(CONTROL, data_control)
 
@@ -72,6 +76,7 @@ struct ls_plane {
 	bool is_sandbox;
 	bool is_replay;
 	char directory[PATH_MAX]; /* of the pins; "" for a sandbox */
+	uint64_t directory_inode; /* when they were opened */
 	int lock_fd;
 	/* Interfaces that were detached by this process: they are saved no longer. */
 	char forgotten[LS_STATE_INTERFACES][16];
@@ -191,6 +196,9 @@ int ls_lock_take(const char *instance, struct ls_error *error);
 /* Takes its file away; only by who holds it. */
 void ls_lock_remove(const char *instance);
 
+/* The lock of the journal alone, held for microseconds; negative when it cannot be had at once. */
+int ls_lock_journal(const char *instance);
+
 /* ---- load.c ---- */
 
 struct ls_load {
@@ -281,6 +289,11 @@ int ls_counters_fold(struct ls_plane *plane, const struct ls_reused_counters *bl
 
 /* Waits until every program that is running now has ended. */
 void ls_grace_period(void);
+
+/* The row of an interface by name or altname, or of one that has vanished by its name at attach. Negative with a
+ * line. */
+int ls_row_find(struct ls_plane *plane, const char *name, const struct ls_state_interface **ret,
+		struct ls_error *error);
 
 /* Whether a class of the policy asks for a VLAN tag. */
 bool ls_policy_uses_vlan(const struct ls_policy *policy);

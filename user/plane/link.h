@@ -53,11 +53,18 @@ void ls_row_find_bank(struct ls_plane *plane, uint16_t bank, const struct ls_dev
 /* The same when they are known. */
 void ls_row_set_bank(struct ls_plane *plane, uint16_t bank, uint32_t ifindex,
 		     const uint32_t *members, size_t n_members);
+struct ls_presence_row;
+/* Whether it runs the program, and what else became of it. */
+void ls_row_presence(const struct ls_plane *plane, const struct ls_state_interface *row,
+		     struct ls_presence_row *ret);
 /* Forgets an interface: its row, its pin, its bank. The link must be detached, or dead. */
 void ls_row_drop(struct ls_plane *plane, struct ls_state_interface *row);
 /* Takes out what a killed attach left half done. */
 void ls_rows_drop_pending(struct ls_plane *plane);
-/* Takes out interfaces that have vanished. */
+/*
+ * Takes out interfaces that have vanished. One that is there and that somebody took our program off stays, so that this is
+ * seen; attaching or detaching it by name ends that.
+ */
 void ls_rows_drop_dead(struct ls_plane *plane);
 
 #endif

@@ -22,9 +22,10 @@
  * one may hold another file already.
  */
 #define LS_LOCK_DIRECTORY "/run/loadshed"
-#define LOCK_PATH 128
 #define LS_LOCK_WAIT_NS 5000000000ULL
 #define LS_LOCK_PAUSE_NS 20000000L
+#define LS_JOURNAL_TRIES 100
+#define LS_JOURNAL_PAUSE_NS 1000000L
 
 static void holder_of(int fd, char text[static 32])
 {
@@ -36,10 +37,18 @@ static void holder_of(int fd, char text[static 32])
 		snprintf(text, 32, "unknown");
 }
 
-static void lock_path(const char *instance, char path[static LOCK_PATH])
+void ls_plane_run_path(const char *instance, const char *suffix,
+		       char ret_path[static LS_PLANE_RUN_PATH])
 {
-	snprintf(path, LOCK_PATH, "%s/%s@%" PRIu64 ".lock", LS_LOCK_DIRECTORY, instance,
-		 ls_netns_inode());
+	snprintf(ret_path, LS_PLANE_RUN_PATH, "%s/%s@%" PRIu64 ".%s", LS_LOCK_DIRECTORY, instance,
+		 ls_netns_inode(), suffix);
+}
+
+int ls_plane_run_make(struct ls_error *error)
+{
+	if (mkdir(LS_LOCK_DIRECTORY, 0700) < 0 && errno != EEXIST)
+		return ls_error_set_errno(error, errno, "cannot make '%s'", LS_LOCK_DIRECTORY);
+	return 0;
 }
 
 static bool has_name(int fd, const char *path)
@@ -53,8 +62,11 @@ static bool has_name(int fd, const char *path)
 /* One try: 1 with the lock, 0 when somebody else has it or took its file away, or negative with a line. */
 static int try_lock(const char *path, int *ret_fd, struct ls_error *error)
 {
-	const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	const int r = ls_plane_run_make(error);
 
+	if (r < 0)
+		return r;
+	const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return ls_error_set_errno(error, errno, "cannot open the lock '%s'", path);
 	*ret_fd = fd;
@@ -65,14 +77,29 @@ static int try_lock(const char *path, int *ret_fd, struct ls_error *error)
 	return 0;
 }
 
+int ls_lock_journal(const char *instance)
+{
+	char path[LS_PLANE_RUN_PATH];
+
+	ls_plane_run_path(instance, "journal", path);
+	for (int i = 0; i < LS_JOURNAL_TRIES; i++) {
+		_cleanup_close_ int fd = -1;
+		const int r = try_lock(path, &fd, NULL);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			return TAKE_FD(fd);
+		nanosleep(&(struct timespec){ .tv_nsec = LS_JOURNAL_PAUSE_NS }, NULL);
+	}
+	return -EBUSY;
+}
+
 int ls_lock_take(const char *instance, struct ls_error *error)
 {
-	char path[LOCK_PATH], holder[32];
+	char path[LS_PLANE_RUN_PATH], holder[32];
 	const uint64_t deadline_ns = ls_now_monotonic() + LS_LOCK_WAIT_NS;
 
-	if (mkdir(LS_LOCK_DIRECTORY, 0700) < 0 && errno != EEXIST)
-		return ls_error_set_errno(error, errno, "cannot make '%s'", LS_LOCK_DIRECTORY);
-	lock_path(instance, path);
+	ls_plane_run_path(instance, "lock", path);
 	for (;;) {
 		_cleanup_close_ int fd = -1;
 		const int r = try_lock(path, &fd, error);
@@ -97,8 +124,10 @@ int ls_lock_take(const char *instance, struct ls_error *error)
 
 void ls_lock_remove(const char *instance)
 {
-	char path[LOCK_PATH];
+	char path[LS_PLANE_RUN_PATH];
 
-	lock_path(instance, path);
+	ls_plane_run_path(instance, "lock", path);
+	(void)unlink(path);
+	ls_plane_run_path(instance, "journal", path);
 	(void)unlink(path);
 }

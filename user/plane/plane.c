@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -37,6 +38,12 @@ const char *ls_map_name(enum ls_map map)
 				      : names[map];
 }
 
+/* Maps that came after the first layout: a program without them goes on, and an upgrade makes them. */
+static bool is_optional(enum ls_map map)
+{
+	return map == LS_MAP_EVENTS || map == LS_MAP_TOP;
+}
+
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
 static uint32_t expected_bytes(enum ls_map map)
 {
@@ -56,6 +63,10 @@ static uint32_t expected_bytes(enum ls_map map)
 	case LS_MAP_COUNTERS:
 	case LS_MAP_RETIRED:
 		return sizeof(struct ls_counters);
+	case LS_MAP_EVENTS:
+		return sizeof(struct ls_event_ring);
+	case LS_MAP_TOP:
+		return sizeof(struct ls_top);
 	case LS_MAP_LEDGER:
 		return sizeof(struct ls_ledger);
 	case LS_MAP_STATE:
@@ -197,16 +208,30 @@ static int open_pin(const struct ls_plane *plane, enum ls_map map)
 	return fd < 0 ? -errno : fd;
 }
 
+/* 0: it cannot be looked at. */
+static uint64_t inode_of(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 ? status.st_ino : 0;
+}
+
+bool ls_plane_is_current(const struct ls_plane *plane)
+{
+	return plane->directory_inode && inode_of(plane->directory) == plane->directory_inode;
+}
+
 int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error)
 {
 	bool is_other_layout = false;
 
-	if (access(plane->directory, F_OK) < 0 && errno == ENOENT)
+	plane->directory_inode = inode_of(plane->directory);
+	if (!plane->directory_inode && errno == ENOENT)
 		return LS_PLANE_E_ABSENT;
 	for (int map = 0; map < LS_MAP_MAX; map++) {
 		const int fd = open_pin(plane, map);
 		if (fd == -ENOENT) {
-			is_other_layout = true;
+			is_other_layout = is_other_layout || !is_optional(map);
 			continue;
 		}
 		const int r = fd < 0 ? fd : ls_plane_adopt(plane, map, fd);
@@ -294,7 +319,8 @@ static int find_and_open(struct ls_plane *plane, struct ls_error *error)
 
 	ls_said_clear();
 	r = ls_pins_root(false, root, error);
-	if (r == LS_PLANE_E_ABSENT && ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
+	if (r == LS_PLANE_E_ABSENT && plane->access != LS_PLANE_GLANCE &&
+	    ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
 		return ls_error_set(
 			error,
 			"cannot see the pins of what is attached to %s: no bpffs with them is mounted at /sys/fs/bpf of this mount namespace; run it where 'loadshed attach' was run",
@@ -338,11 +364,13 @@ int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_p
 		return ls_error_oom(error);
 	ls_plane_init(plane, instance, access);
 	const int r = ls_plane_open_into(plane, error);
-	if (r == LS_PLANE_E_LAYOUT)
-		return ls_error_set(
+	if (r == LS_PLANE_E_LAYOUT) {
+		ls_error_set(
 			error,
 			"cannot read the state of instance '%s': another version of loadshed made it; 'loadshed attach' of this version carries it over",
 			instance);
+		return -EPROTO;
+	}
 	if (r)
 		return r;
 	/* What a killed detach leaves: tables that no interface has. The next attach or detach clears them. */

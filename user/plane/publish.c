@@ -26,6 +26,7 @@
 
 #include "user/base/buffer.h"
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/timed.h"
 #include "user/policy/blob.h"
 #include "user/policy/check.h"
@@ -228,6 +229,10 @@ static int publish_for(struct ls_plane *plane, const struct ls_policy *policy, c
 	state->words[half] = image->word | half | number << LS_WORD_NUMBER_SHIFT;
 	ls_timed_flip(plane, state->words[half], confirm_ns);
 	ls_timed_finish(plane);
+	ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_POLICY,
+							    .action = "apply",
+							    .text = path,
+							    .value = confirm_ns });
 	return 0;
 }
 

@@ -22,6 +22,7 @@
 #include "pure/timed.h"
 #include "user/base/error.h"
 #include "user/base/output.h"
+#include "user/plane/events.h"
 #include "user/plane/internal.h"
 #include "user/policy/check.h"
 #include "user/policy/policy.h"
@@ -108,6 +109,13 @@ void ls_timed_flip(struct ls_plane *plane, uint64_t base, uint64_t confirm_ns)
 	store(&control->word, word);
 }
 
+static void tell(struct ls_plane *plane, enum ls_event_kind kind, const char *action,
+		 uint64_t for_ns)
+{
+	ls_journal_write(plane, &(struct ls_journal_entry){
+					.kind = kind, .action = action, .value = for_ns });
+}
+
 /* Whether one of the fields still says something. */
 static bool is_timed(const struct ls_plane *plane)
 {
@@ -154,6 +162,7 @@ static void go_back(struct ls_plane *plane)
 	ls_grace_period();
 	store(&control->confirm_until, 0);
 	ls_timed_finish(plane);
+	tell(plane, LS_EVENT_POLICY, "expire", 0);
 }
 
 void ls_timed_settle(struct ls_plane *plane)
@@ -214,6 +223,7 @@ int ls_plane_confirm(struct ls_plane *plane, struct ls_error *error)
 		return LS_PLANE_E_NOT_PENDING;
 	store(&control->confirm_until, 0);
 	drop_flag(plane);
+	tell(plane, LS_EVENT_POLICY, "confirm", 0);
 	return 0;
 }
 
@@ -246,13 +256,15 @@ int ls_plane_rollback(struct ls_plane *plane, struct ls_warnings *notes, struct 
 	state->half[half].number = 0; /* until it is settled */
 	state->half[half].since_ns = ls_now_unix();
 	ls_timed_finish(plane);
+	tell(plane, LS_EVENT_POLICY, "rollback", 0);
 	if (policy->sources != state->sources)
 		ls_warnings_add(notes, "capacity stays at %" PRIu64 " sources, as at attach",
 				(uint64_t)state->sources);
 	return 0;
 }
 
-static int set_until(struct ls_plane *plane, __u64 *until, uint64_t for_ns, struct ls_error *error)
+static int set_until(struct ls_plane *plane, __u64 *until, uint64_t for_ns, const char *action,
+		     struct ls_error *error)
 {
 	struct ls_control *control = ls_plane_control_rw(plane);
 	const int r = ls_timed_check_program(plane, error);
@@ -261,17 +273,18 @@ static int set_until(struct ls_plane *plane, __u64 *until, uint64_t for_ns, stru
 		return r;
 	store(until, ls_plane_now(plane) + for_ns);
 	store(&control->word, load(&control->word) | LS_WORD_TIMED);
+	tell(plane, LS_EVENT_MODE, action, for_ns);
 	return 0;
 }
 
 int ls_plane_off(struct ls_plane *plane, uint64_t for_ns, struct ls_error *error)
 {
-	return set_until(plane, &ls_plane_control_rw(plane)->off_until, for_ns, error);
+	return set_until(plane, &ls_plane_control_rw(plane)->off_until, for_ns, "off", error);
 }
 
 int ls_plane_panic(struct ls_plane *plane, uint64_t for_ns, struct ls_error *error)
 {
-	return set_until(plane, &ls_plane_control_rw(plane)->panic_until, for_ns, error);
+	return set_until(plane, &ls_plane_control_rw(plane)->panic_until, for_ns, "panic", error);
 }
 
 void ls_plane_on(struct ls_plane *plane)
@@ -282,4 +295,5 @@ void ls_plane_on(struct ls_plane *plane)
 		store(&control->word, load(&control->word) & ~LS_WORD_TIMED);
 	store(&control->off_until, 0);
 	store(&control->panic_until, 0);
+	tell(plane, LS_EVENT_MODE, "on", 0);
 }

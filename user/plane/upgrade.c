@@ -10,6 +10,7 @@
 #include <bpf/bpf.h>
 
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/link.h"
 #include "user/plane/save.h"
 #include "user/plane/timed.h"
@@ -86,6 +87,21 @@ static int links_update(struct links *links, int program_fd, struct ls_error *er
 	return 0;
 }
 
+/* Maps that the plane did not have because an older build made it: taken over from what was loaded, and pinned. */
+static int take_missing(struct ls_plane *plane, struct ls_plane *fresh, struct ls_error *error)
+{
+	bool is_missing = false;
+
+	for (int map = 0; map < LS_MAP_MAX; map++) {
+		if (plane->maps[map].fd >= 0)
+			continue;
+		plane->maps[map] = fresh->maps[map];
+		fresh->maps[map] = (struct ls_plane_map){ .fd = -1 };
+		is_missing = true;
+	}
+	return is_missing ? ls_pins_add_maps(plane, plane->directory, error) : 0;
+}
+
 int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 {
 	struct ls_plane fresh;
@@ -94,7 +110,9 @@ int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 				      .keep = plane };
 
 	ls_plane_init(&fresh, plane->instance, LS_PLANE_WRITE);
-	const int r = ls_load_object(&load, &fresh, error);
+	int r = ls_load_object(&load, &fresh, error);
+	if (r == 0)
+		r = take_missing(plane, &fresh, error);
 	if (r == 0)
 		plane->program_fd = TAKE_FD(fresh.program_fd);
 	ls_plane_fini(&fresh);
@@ -118,6 +136,10 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 				      .verbose = verbose,
 				      .keep = plane };
 	int r = ls_load_object(&load, &fresh, error);
+	/* Before the program runs, so that a process killed here leaves a ring that nobody writes, and not one that
+	 * nobody finds. */
+	if (r == 0)
+		r = take_missing(plane, &fresh, error);
 	if (r == 0)
 		r = links_open(plane->directory, &links, error);
 	if (r == 0)
@@ -133,6 +155,12 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 			notes,
 			"the program of another build (%.31s) was replaced by this one's (%s) on %zu interface(s); state kept",
 			version, LS_VERSION, links.count);
+		ls_journal_write(plane,
+				 &(struct ls_journal_entry){
+					 .kind = LS_EVENT_NOTE,
+					 .action = "upgrade",
+					 .name = "attach",
+					 .text = "the program of another build was replaced" });
 	}
 	ls_plane_fini(&fresh);
 	return r;
