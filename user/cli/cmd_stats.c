@@ -169,7 +169,9 @@ static void print_interfaces(const struct ls_stats *now, const struct ls_stats *
 			     uint64_t span_ns)
 {
 	_cleanup_table_ struct ls_table table;
-	static const char *const heads[] = { "INTERFACE", "PASS", "BYTES", "DROP", "BYTES" };
+	static const char *const sums[] = { "INTERFACE", "PASS", "BYTES", "DROP", "BYTES" };
+	static const char *const rates[] = { "INTERFACE", "PASS/S", "BIT/S", "DROP/S", "BIT/S" };
+	const char *const *heads = span_ns ? rates : sums;
 
 	ls_table_init(&table, 5, 0x1e);
 	for (size_t i = 0; i < 5; i++)

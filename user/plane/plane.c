@@ -315,7 +315,8 @@ static int find_and_open(struct ls_plane *plane, struct ls_error *error)
 
 	ls_said_clear();
 	r = ls_pins_root(false, root, error);
-	if (r == LS_PLANE_E_ABSENT && ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
+	if (r == LS_PLANE_E_ABSENT && plane->access != LS_PLANE_GLANCE &&
+	    ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
 		return ls_error_set(
 			error,
 			"cannot see the pins of what is attached to %s: no bpffs with them is mounted at /sys/fs/bpf of this mount namespace; run it where 'loadshed attach' was run",
@@ -359,11 +360,13 @@ int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_p
 		return ls_error_oom(error);
 	ls_plane_init(plane, instance, access);
 	const int r = ls_plane_open_into(plane, error);
-	if (r == LS_PLANE_E_LAYOUT)
-		return ls_error_set(
+	if (r == LS_PLANE_E_LAYOUT) {
+		ls_error_set(
 			error,
 			"cannot read the state of instance '%s': another version of loadshed made it; 'loadshed attach' of this version carries it over",
 			instance);
+		return -EPROTO;
+	}
 	if (r)
 		return r;
 	/* What a killed detach leaves: tables that no interface has. The next attach or detach clears them. */
