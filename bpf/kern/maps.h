@@ -16,6 +16,7 @@
 #include "kern/cpu.h"
 #include "loadshed/control_abi.h"
 #include "loadshed/ledger_abi.h"
+#include "loadshed/overload_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
 #include "loadshed/tables_abi.h"
@@ -56,6 +57,8 @@ LS_ARRAY(ls_counters, struct ls_counters, 1);
 LS_ARRAY(ls_ledger, struct ls_ledger, 1);
 LS_ARRAY(ls_state, struct ls_state, 1);
 LS_ARRAY(ls_retired, struct ls_counters, 1);
+LS_ARRAY(ls_offered, struct ls_offered, 1);
+LS_ARRAY(ls_flows, struct ls_flow_line, LS_FLOW_LINES);
 LS_ARRAY_OF_ARRAYS(ls_lists, 2, sizeof(struct ls_line));
 LS_ARRAY_OF_ARRAYS(ls_texts, 2, LS_TEXT_CHUNK);
 
@@ -77,6 +80,9 @@ struct ls_static ls_static;
 
 /* The control record, in a section of its own for the same reason. */
 struct ls_control ls_control SEC(".data.control");
+
+/* Levels, guard and breakers: read while LS_WORD_LEVEL is set. */
+struct ls_overload ls_overload SEC(".data.overload");
 
 /* One packet's clock in and verdict out, for replay and tests; a live program never touches it. */
 struct ls_replay_abi ls_replay SEC(".data.replay");

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "loadshed/control_abi.h"
+#include "loadshed/overload_abi.h"
 #include "user/policy/compile.h"
 
 /* Makes the maps for `cpus` CPUs with `sets` sets (a power of two) in each table; all state is empty. */
@@ -41,6 +42,8 @@ struct ls_replay_abi ls_host_replay(uint8_t *frame, size_t bytes, uint64_t unix_
 struct ls_counter ls_host_counter(uint32_t number);
 
 struct ls_control *ls_host_control(void);
+struct ls_overload *ls_host_overload(void);
+struct ls_offered *ls_host_offered(void); /* by CPU */
 struct ls_ways *ls_host_ways(size_t *ret_sets);
 
 #endif

@@ -22,6 +22,7 @@
 #include "loadshed/bounds.h"
 #include "loadshed/control_abi.h"
 #include "loadshed/ledger_abi.h"
+#include "loadshed/overload_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
 #include "loadshed/tables_abi.h"
@@ -38,6 +39,9 @@
 	X(BANS, ls_bans)                                                                           \
 	X(BAN_INFO, ls_ban_info)                                                                   \
 	X(BAN_TEXTS, ls_ban_texts)                                                                 \
+	X(OVERLOAD, data_overload)                                                                 \
+	X(OFFERED, ls_offered)                                                                     \
+	X(FLOWS, ls_flows)                                                                         \
 	X(COUNTERS, ls_counters)                                                                   \
 	X(RETIRED, ls_retired)                                                                     \
 	X(LEDGER, ls_ledger)                                                                       \
@@ -51,6 +55,15 @@ enum ls_map {
 #undef LS_MAP_ENUM
 		LS_MAP_MAX,
 };
+
+/*
+ * Maps that builds before this one did not have. Pins without them are no other layout: an attach makes them beside
+ * the others, and until then whoever asks for one is told.
+ */
+static inline bool ls_map_is_later(enum ls_map map)
+{
+	return map == LS_MAP_OVERLOAD || map == LS_MAP_OFFERED || map == LS_MAP_FLOWS;
+}
 
 /* Name of the pin. */
 const char *ls_map_name(enum ls_map map);

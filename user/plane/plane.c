@@ -31,10 +31,11 @@ const char *ls_map_name(enum ls_map map)
 #undef MAP_NAME
 	};
 
-	/* Two are sections of the object. */
-	return map == LS_MAP_CONTROL  ? "ls_control"
-	       : map == LS_MAP_TABLES ? "ls_tables"
-				      : names[map];
+	/* Three are sections of the object. */
+	return map == LS_MAP_CONTROL	? "ls_control"
+	       : map == LS_MAP_TABLES	? "ls_tables"
+	       : map == LS_MAP_OVERLOAD ? "ls_overload"
+					: names[map];
 }
 
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
@@ -56,6 +57,12 @@ static uint32_t expected_bytes(enum ls_map map)
 	case LS_MAP_COUNTERS:
 	case LS_MAP_RETIRED:
 		return sizeof(struct ls_counters);
+	case LS_MAP_OVERLOAD:
+		return sizeof(struct ls_overload);
+	case LS_MAP_OFFERED:
+		return sizeof(struct ls_offered);
+	case LS_MAP_FLOWS:
+		return sizeof(struct ls_flow_line);
 	case LS_MAP_LEDGER:
 		return sizeof(struct ls_ledger);
 	case LS_MAP_STATE:
@@ -159,6 +166,13 @@ void *ls_plane_memory(struct ls_plane *plane, enum ls_map map, struct ls_error *
 
 	if (of->memory)
 		return of->memory;
+	if (of->fd < 0) {
+		ls_error_set(
+			error,
+			"cannot do this: the program that runs is of an earlier build, which has no '%s'; 'loadshed attach IFACE' replaces it and keeps the state",
+			ls_map_name(map));
+		return NULL;
+	}
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	const size_t bytes = (size_t)((of->value_bytes + 7U) & ~7U) * of->entries;
 	const int protection = plane->access == LS_PLANE_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
@@ -204,7 +218,7 @@ int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error)
 	for (int map = 0; map < LS_MAP_MAX; map++) {
 		const int fd = open_pin(plane, map);
 		if (fd == -ENOENT) {
-			is_other_layout = true;
+			is_other_layout |= !ls_map_is_later(map);
 			continue;
 		}
 		const int r = fd < 0 ? fd : ls_plane_adopt(plane, map, fd);

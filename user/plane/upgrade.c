@@ -100,6 +100,18 @@ int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 	return r;
 }
 
+/* Takes over and pins what the pins do not have yet. Killed here, it leaves pins that the old program does not use. */
+static int adopt_later(struct ls_plane *plane, struct ls_plane *fresh, struct ls_error *error)
+{
+	for (int map = 0; map < LS_MAP_MAX; map++) {
+		if (plane->maps[map].fd >= 0)
+			continue;
+		plane->maps[map] = fresh->maps[map];
+		fresh->maps[map] = (struct ls_plane_map){ .fd = -1 };
+	}
+	return ls_pins_add_maps(plane, plane->directory, error);
+}
+
 int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings *notes,
 		       struct ls_error *error)
 {
@@ -117,6 +129,8 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 				      .verbose = verbose,
 				      .keep = plane };
 	int r = ls_load_object(&load, &fresh, error);
+	if (r == 0)
+		r = adopt_later(plane, &fresh, error);
 	if (r == 0)
 		r = links_open(plane->directory, &links, error);
 	if (r == 0)
