@@ -31,8 +31,7 @@ LS_INLINE __u32 ls_overload_pending(__u32 kind)
 LS_INLINE int ls_overload_skips(const struct ls_job *job, __u32 kind)
 {
 	if (kind == LS_OVERLOAD_GUARD)
-		return !job->is_offered ||
-		       job->now_ns >= LS_READ_ONCE(ls_overload.guard_until_ns);
+		return !job->is_offered || job->now_ns >= LS_READ_ONCE(ls_overload.guard_until_ns);
 	return kind && !ls_is_connection(&job->packet);
 }
 
@@ -47,8 +46,8 @@ __attribute__((noinline)) int ls_overload_ask(struct ls_job *job, __u32 kind, __
 	if (!limit->mult || ls_overload_skips(job, kind))
 		return LS_ASK_OK;
 	__u32 slot = kind == LS_OVERLOAD_GUARD ? LS_SLOT_GUARD
-		     : kind			   ? LS_SLOT_OVERLOAD_CONNECTIONS
-						   : LS_SLOT_OVERLOAD_PACKETS;
+		     : kind		       ? LS_SLOT_OVERLOAD_CONNECTIONS
+					       : LS_SLOT_OVERLOAD_PACKETS;
 	pending->state = LS_READ_ONCE(ls_static.tables.shared[slot].state);
 	pending->cost = limit->mult;
 	__u64 next = 0;
