@@ -342,7 +342,7 @@ static void documents_are_refused_with_their_place(void **state)
 		  "p.yaml:2:41:", "where to ask" },
 		{ "version: 1\nclasses: [{ name: a, match: any, check: { tcp: \"192.0.2.1:80\", "
 		  "interval: 1s, timeout: 2s } }]\n",
-		  "p.yaml:2:89:", "longer than" },
+		  "p.yaml:2:87:", "longer than" },
 		{ "version: 1\noverload: { max: {} }\n", "p.yaml:2:18:", "packets, connections" },
 		{ "version: 1\noverload: { max: { bytes: 1GB/s } }\n",
 		  "p.yaml:2:20:", "'bytes' does not apply" },

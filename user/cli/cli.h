@@ -43,7 +43,9 @@ enum ls_exit {
 	X(PROTOCOL, "protocol", "NAME")                                                            \
 	X(PORT, "port", "NUMBER")                                                                  \
 	X(FROM_PORT, "from-port", "NUMBER")                                                        \
-	X(FLAGS, "flags", "FLAG,…")
+	X(FLAGS, "flags", "FLAG,…")                                                                \
+	X(METRICS, "metrics", "ADDR")                                                              \
+	X(BAN, "ban", "N")
 
 enum ls_option {
 #define LS_OPTION_ENUM(id, name, value) LS_OPTION_##id,
@@ -109,9 +111,12 @@ int ls_cmd_panic(struct ls_cli *cli);
 int ls_cmd_off(struct ls_cli *cli);
 int ls_cmd_on(struct ls_cli *cli);
 int ls_cmd_stats(struct ls_cli *cli);
+int ls_cmd_top(struct ls_cli *cli);
 int ls_cmd_explain(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);
 int ls_cmd_restore(struct ls_cli *cli);
+/* LS_EXIT_DONE when restoring would not cut the caller's own session; else a line was printed. */
+int ls_cmd_restore_guard(struct ls_cli *cli);
 int ls_cmd_version(struct ls_cli *cli);
 int ls_cmd_help(struct ls_cli *cli);
 int ls_cmd_manual(struct ls_cli *cli);

@@ -7,9 +7,26 @@
 #include <string.h>
 #include <time.h>
 
+#include "user/base/listen.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 #include "user/policy/check.h"
+#include "user/serve/serve.h"
+
+/* Here and not in a file of its own, because this is the one file of the folder that may know the controller. */
+static int cmd_serve(struct ls_cli *cli)
+{
+	const char *address = cli->values[LS_OPTION_METRICS];
+	struct ls_error error = LS_ERROR_INIT;
+	struct ls_listen listen;
+	struct ls_serve_request request = { .instance = cli->instance, .listen = &listen };
+
+	if (ls_listen_parse(address ? address : LS_LISTEN_DEFAULT, &listen, &error) < 0)
+		return ls_cli_usage("--metrics: %s", error.text);
+	/* Typed by hand in a session, it restores what is saved only if that leaves the session alone. */
+	request.may_restore = ls_cmd_restore_guard(cli) == LS_EXIT_DONE;
+	return ls_serve_run(&request, &error) < 0 ? ls_cli_fail(&error) : LS_EXIT_DONE;
+}
 
 #define MANY 1000 /* more arguments than that are a mistake of the shell's */
 
@@ -72,7 +89,9 @@ const struct ls_verb ls_verbs[] = {
 	  ls_cmd_on },
 	{ "stats", "", 0, 0, LS_BIT(WATCH), 0, true,
 	  "packets and bytes by class, verdict, reason and limit", "stats --watch", ls_cmd_stats },
-	{ "top", "", 0, 0, 0, 0, true, "the sources that send and lose most, live", "top", NULL },
+	{ "top", "", 0, 0, LS_BIT(BAN) | LS_BIT(FOR), 0, true,
+	  "the sources that send and lose most, live; --ban N: ban those that lose most", "top",
+	  ls_cmd_top },
 	{ "explain", "SRC", 1, 1,
 	  LS_BIT(TO) | LS_BIT(PROTOCOL) | LS_BIT(PORT) | LS_BIT(FROM_PORT) | LS_BIT(FLAGS), 0,
 	  false, "what the next packet of a source would get, and why",
@@ -84,7 +103,9 @@ const struct ls_verb ls_verbs[] = {
 	  "capture -w drops.pcapng", NULL },
 	{ "events", "", 0, 0, 0, 0, true, "drops, bans and changes as they happen", "events",
 	  NULL },
-	{ "serve", "", 0, 0, 0, 0, false, "metrics, overload signals and cluster", "serve", NULL },
+	{ "serve", "", 0, 0, LS_BIT(METRICS), 0, false,
+	  "the controller, in the foreground: metrics, re-attaching, list files", "serve",
+	  cmd_serve },
 	{ "bench", "", 0, 0, 0, 0, false, "what this host can do", "bench", NULL },
 	{ "restore", "", 0, 0, LS_BIT(YES), 0, false, "attach again what was saved, at boot",
 	  "restore", ls_cmd_restore },

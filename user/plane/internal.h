@@ -26,6 +26,7 @@
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
 #include "loadshed/tables_abi.h"
+#include "loadshed/top_abi.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 
@@ -43,6 +44,7 @@
 	X(OFFERED, ls_offered)                                                                     \
 	X(FLOWS, ls_flows)                                                                         \
 	X(COUNTERS, ls_counters)                                                                   \
+	X(TOP, ls_top)                                                                             \
 	X(RETIRED, ls_retired)                                                                     \
 	X(LEDGER, ls_ledger)                                                                       \
 	X(TEXTS, ls_texts)                                                                         \
@@ -55,15 +57,6 @@ enum ls_map {
 #undef LS_MAP_ENUM
 		LS_MAP_MAX,
 };
-
-/*
- * Maps that builds before this one did not have. Pins without them are no other layout: an attach makes them beside
- * the others, and until then whoever asks for one is told.
- */
-static inline bool ls_map_is_later(enum ls_map map)
-{
-	return map == LS_MAP_OVERLOAD || map == LS_MAP_OFFERED || map == LS_MAP_FLOWS;
-}
 
 /* Name of the pin. */
 const char *ls_map_name(enum ls_map map);
@@ -85,6 +78,7 @@ struct ls_plane {
 	bool is_sandbox;
 	bool is_replay;
 	char directory[PATH_MAX]; /* of the pins; "" for a sandbox */
+	uint64_t directory_inode; /* when they were opened */
 	int lock_fd;
 	/* Interfaces that were detached by this process: they are saved no longer. */
 	char forgotten[LS_STATE_INTERFACES][16];
@@ -273,6 +267,11 @@ void ls_counters_retire(struct ls_plane *plane, unsigned bank);
 
 /* Waits until every program that is running now has ended. */
 void ls_grace_period(void);
+
+/* The row of an interface by name or altname, or of one that has vanished by its name at attach. Negative with a
+ * line. */
+int ls_row_find(struct ls_plane *plane, const char *name, const struct ls_state_interface **ret,
+		struct ls_error *error);
 
 /* Whether a class of the policy asks for a VLAN tag. */
 bool ls_policy_uses_vlan(const struct ls_policy *policy);

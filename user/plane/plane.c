@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -63,6 +64,8 @@ static uint32_t expected_bytes(enum ls_map map)
 		return sizeof(struct ls_offered);
 	case LS_MAP_FLOWS:
 		return sizeof(struct ls_flow_line);
+	case LS_MAP_TOP:
+		return sizeof(struct ls_top);
 	case LS_MAP_LEDGER:
 		return sizeof(struct ls_ledger);
 	case LS_MAP_STATE:
@@ -76,6 +79,13 @@ static uint32_t expected_bytes(enum ls_map map)
 		break;
 	}
 	return 0;
+}
+
+/* Maps that a build may lack and be of this layout all the same: the next attach makes them (upgrade.c). */
+static bool came_later(enum ls_map map)
+{
+	return map == LS_MAP_TOP || map == LS_MAP_OVERLOAD || map == LS_MAP_OFFERED ||
+	       map == LS_MAP_FLOWS;
 }
 
 bool ls_plane_instance_valid(const char *instance)
@@ -209,16 +219,30 @@ static int open_pin(const struct ls_plane *plane, enum ls_map map)
 	return fd < 0 ? -errno : fd;
 }
 
+/* 0: it cannot be looked at. */
+static uint64_t inode_of(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 ? status.st_ino : 0;
+}
+
+bool ls_plane_is_current(const struct ls_plane *plane)
+{
+	return plane->directory_inode && inode_of(plane->directory) == plane->directory_inode;
+}
+
 int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error)
 {
 	bool is_other_layout = false;
 
-	if (access(plane->directory, F_OK) < 0 && errno == ENOENT)
+	plane->directory_inode = inode_of(plane->directory);
+	if (!plane->directory_inode && errno == ENOENT)
 		return LS_PLANE_E_ABSENT;
 	for (int map = 0; map < LS_MAP_MAX; map++) {
 		const int fd = open_pin(plane, map);
 		if (fd == -ENOENT) {
-			is_other_layout |= !ls_map_is_later(map);
+			is_other_layout |= !came_later(map);
 			continue;
 		}
 		const int r = fd < 0 ? fd : ls_plane_adopt(plane, map, fd);

@@ -2,6 +2,7 @@
 #include "user/plane/upgrade.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -100,15 +101,20 @@ int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 	return r;
 }
 
-/* Takes over and pins what the pins do not have yet. Killed here, it leaves pins that the old program does not use. */
-static int adopt_later(struct ls_plane *plane, struct ls_plane *fresh, struct ls_error *error)
+/* Maps that came with this build stay with the instance. */
+static int keep_new_maps(struct ls_plane *plane, const struct ls_plane *fresh,
+			 struct ls_error *error)
 {
 	for (int map = 0; map < LS_MAP_MAX; map++) {
 		if (plane->maps[map].fd >= 0)
 			continue;
-		plane->maps[map] = fresh->maps[map];
-		fresh->maps[map] = (struct ls_plane_map){ .fd = -1 };
+		const int fd = fcntl(fresh->maps[map].fd, F_DUPFD_CLOEXEC, 3);
+		const int r = fd < 0 ? -errno : ls_plane_adopt(plane, map, fd);
+		if (r < 0)
+			return ls_error_set_errno(error, -r, "cannot take over map '%s'",
+						  ls_map_name(map));
 	}
+	/* Those that are pinned already stay. */
 	return ls_pins_add_maps(plane, plane->directory, error);
 }
 
@@ -130,7 +136,7 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 				      .keep = plane };
 	int r = ls_load_object(&load, &fresh, error);
 	if (r == 0)
-		r = adopt_later(plane, &fresh, error);
+		r = keep_new_maps(plane, &fresh, error);
 	if (r == 0)
 		r = links_open(plane->directory, &links, error);
 	if (r == 0)
