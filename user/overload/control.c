@@ -100,20 +100,29 @@ static void find_error(struct ls_overload_state *state, const struct ls_overload
  */
 static bool is_waiting(const struct ls_overload_state *state, const struct ls_overload_input *input)
 {
+	bool has_queue = false;
+
 	if (!input->has_waiting)
 		return false;
 	for (int id = 0; id < LS_SIGNAL_MAX; id++) {
 		const struct ls_signal *signal = &input->signals[id];
-		if (ls_signal_is_queue(id) && signal->is_present && signal->target > 0)
-			return signal->value > WAITS * target_of(state, id, signal->target);
+		if (!ls_signal_is_queue(id) || !signal->is_present || signal->target <= 0)
+			continue;
+		if (signal->value > WAITS * target_of(state, id, signal->target))
+			return true;
+		has_queue = true;
 	}
-	return true;
+	return !has_queue;
 }
 
 /* M is what was done over the last periods with work waiting, however short each of them was. */
 static void learn_capacity(struct ls_overload_state *state, double served, double period_s)
 {
-	if (state->waits) {
+	/* What a part that is too much was measured at is all that should be done. */
+	const bool is_part = state->error > 0 && state->cause < LS_SIGNAL_MAX &&
+			     !ls_signal_is_queue(state->cause);
+
+	if (state->waits || is_part) {
 		const unsigned at = state->n_busy++ % LS_BUSY_PERIODS;
 		double work = 0, time_s = 0;
 		state->busy_served[at] = served * period_s;
@@ -127,9 +136,11 @@ static void learn_capacity(struct ls_overload_state *state, double served, doubl
 		/* A server that has nothing waiting shows what it was asked for, which it can do at least. */
 		state->capacity = larger(state->capacity, served);
 	}
+	/* Only a queue shows what a server can do: CPU that others use says nothing about it. */
+	state->has_peak |= state->waits;
 	state->peak_at = (state->peak_at + 1) % LS_PEAK_PERIODS;
 	state->peaks[state->peak_at] =
-		state->n_busy ? larger(served, state->waits ? state->capacity : 0) : 0;
+		state->has_peak ? larger(served, state->waits ? state->capacity : 0) : 0;
 	state->peak = 0;
 	for (unsigned i = 0; i < LS_PEAK_PERIODS; i++)
 		state->peak = larger(state->peak, state->peaks[i]);
@@ -140,10 +151,9 @@ static void set_guard(struct ls_overload_state *state, const struct ls_overload_
 	const double peak = state->peak;
 
 	if (peak > 0)
-		state->guard = state->waits || state->error > 0
-				       ? GUARD_OVER * peak
-				       : larger(state->guard, GUARD_OVER * peak);
-	if (input->refused_guard > 0 && !state->waits && state->error <= 0)
+		state->guard = state->waits ? GUARD_OVER * peak
+					    : larger(state->guard, GUARD_OVER * peak);
+	if (input->refused_guard > 0 && !state->waits)
 		state->guard *= GUARD_GIVES;
 }
 

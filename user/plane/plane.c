@@ -185,7 +185,9 @@ void *ls_plane_memory(struct ls_plane *plane, enum ls_map map, struct ls_error *
 	}
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	const size_t bytes = (size_t)((of->value_bytes + 7U) & ~7U) * of->entries;
-	const int protection = plane->access == LS_PLANE_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+	/* The controller's records have a writer that holds no lock (overload.h). */
+	const bool is_written = plane->access == LS_PLANE_WRITE || map == LS_MAP_OVERLOAD;
+	const int protection = is_written ? PROT_READ | PROT_WRITE : PROT_READ;
 	const size_t rounded = (bytes + page - 1) / page * page;
 	void *memory = mmap(NULL, rounded, protection, MAP_SHARED, of->fd, 0);
 	if (memory == MAP_FAILED) {

@@ -277,6 +277,9 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 	}
 	note_saved(plane, &status);
 	note_controller(&controller, &status);
+	if (ls_plane_word(plane) & LS_WORD_LEVEL && !controller.pid)
+		degrade(&status,
+			"overload: the policy has signals or checks, and 'loadshed serve' does not run, which measures them; limits and 'max' hold without it");
 	*ret = status;
 	return 0;
 }
