@@ -51,7 +51,7 @@
 #define LS_SLOT_OVERLOAD_CONNECTIONS (LS_SLOTS - 4)
 #define LS_SLOT_PANIC_CONNECTIONS (LS_SLOTS - 5)
 #define LS_SLOT_PANIC_PACKETS (LS_SLOTS - 6)
-#define LS_SLOT_GUARD (LS_SLOTS - 7)	 /* of overload shedding (overload_abi.h) */
+#define LS_SLOT_GUARD (LS_SLOTS - 7)	/* of overload shedding (overload_abi.h) */
 #define LS_SLOTS_POLICY (LS_SLOTS - 16) /* slots 1 to this - 1 are the policy's; 0 is never used */
 
 /* Class slots: given by name, kept over edits; twice the classes, so that a whole policy can be renamed. */

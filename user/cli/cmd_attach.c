@@ -122,7 +122,7 @@ static void print_status(const struct ls_plane_status *status,
 	if (status->serve_pid)
 		printf("serve     process %d since %s\n", status->serve_pid,
 		       ls_stamp_format(status->serve_since_ns, since));
-	if (overload->is_armed)
+	if (overload->is_armed || overload->has_level)
 		printf("overload  %s\n", overload->text);
 	putchar('\n');
 	print_interfaces(status);

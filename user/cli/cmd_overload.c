@@ -40,14 +40,14 @@ static void write_sentence(struct ls_overload_view *view)
 	char left[LS_HUMAN_TEXT];
 	char *text = view->text;
 
-	if (!view->is_armed)
-		snprintf(text, sizeof(view->text),
-			 "nothing is shed: the policy in force has no overload signals");
-	else if (view->has_level && view->is_hand)
+	if (view->has_level && view->is_hand)
 		snprintf(
 			text, sizeof(view->text),
 			"the lowest %.0f %% of all priority levels are refused by hand, for another %s",
 			view->height * 100, ls_human_time(view->left_ns, left));
+	else if (!view->is_armed)
+		snprintf(text, sizeof(view->text),
+			 "nothing is shed: the policy in force has no overload signals");
 	else if (!view->is_controlled)
 		snprintf(
 			text, sizeof(view->text),
@@ -61,8 +61,8 @@ void ls_overload_view_read(struct ls_plane *plane, struct ls_overload_view *ret)
 	__u64 admit[LS_PRIORITIES];
 
 	memset(ret, 0, sizeof(*ret));
-	ret->is_armed = ls_plane_counts_offers(plane);
-	if (ret->is_armed) {
+	ret->is_armed = ls_plane_has_signals(plane);
+	if (ls_plane_counts_offers(plane)) {
 		ret->is_controlled = ls_plane_overload_report(plane, &ret->report) &&
 				     ls_plane_ticking_ns(plane) - ret->report.written_ns <
 					     SILENT_NS;
@@ -191,7 +191,7 @@ static int report(const struct ls_cli *cli, struct ls_plane *plane)
 	if (cli->json)
 		return ls_cli_print_json(ls_overload_view_json(&view));
 	printf("%s\n", view.text);
-	if (view.is_armed) {
+	if (view.is_armed || view.has_level) {
 		print_signals(&view);
 		print_priorities(&view);
 	}

@@ -80,8 +80,8 @@ struct ls_overload_state {
 	unsigned n_busy;
 	double peaks[LS_PEAK_PERIODS]; /* the most that got done per second, by period; a ring */
 	unsigned peak_at;
-	double peak;   /* the largest of them */
-	bool has_peak; /* a queue was ever seen to wait */
+	double peak;		 /* the largest of them */
+	bool has_peak;		 /* a queue was ever seen to wait */
 	double served;		 /* per second, of the last period */
 	double capacity;	 /* M, per second; 0: not known */
 	double admit;		 /* A, per second; 0: everything */

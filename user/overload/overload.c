@@ -188,7 +188,7 @@ static bool follow_policy(struct ls_overload_module *module, uint64_t now_ns)
 	struct ls_plane *plane = module->host->plane;
 	double floor[LS_PRIORITIES];
 
-	if (!plane || !ls_plane_counts_offers(plane)) {
+	if (!plane || !ls_plane_has_signals(plane)) {
 		forget_policy(module);
 		return false;
 	}

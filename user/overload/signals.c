@@ -125,7 +125,7 @@ static void measure_host(struct ls_gauges *gauges, uint64_t now_ns, double elaps
 	const struct ls_signals *policy = gauges->policy;
 	double part = 0;
 	uint64_t dropped = 0;
-	const char *why;
+	const char *why = NULL;
 
 	measured->is_on[LS_SIGNAL_CPU] = policy->cpu;
 	measured->is_on[LS_SIGNAL_PRESSURE] = policy->pressure;

@@ -16,6 +16,21 @@ static void store(__u64 *field, uint64_t value)
 	__atomic_store_n((uint64_t *)field, value, __ATOMIC_RELEASE);
 }
 
+bool ls_plane_has_signals(const struct ls_plane *plane)
+{
+	return ls_plane_state(plane)->words[ls_plane_half(plane)] & LS_WORD_LEVEL;
+}
+
+uint64_t ls_plane_hand_left(struct ls_plane *plane)
+{
+	const struct ls_overload *overload =
+		plane->maps[LS_MAP_OVERLOAD].fd < 0 ? NULL : ls_plane_overload(plane, NULL);
+	const uint64_t until_ns = overload ? LS_READ_ONCE(overload->hand.until_ns) : 0;
+	const uint64_t now_ns = ls_plane_now(plane);
+
+	return until_ns > now_ns ? until_ns - now_ns : 0;
+}
+
 bool ls_plane_counts_offers(const struct ls_plane *plane)
 {
 	return ls_plane_word(plane) & LS_WORD_LEVEL;
@@ -66,13 +81,13 @@ int ls_plane_set_hand(struct ls_plane *plane, const __u64 admit[static LS_PRIORI
 
 	if (!overload)
 		return -EIO;
-	if (!ls_plane_counts_offers(plane))
-		return ls_error_set(
-			error,
-			"cannot set a level: the policy in force has no overload signals, so new work is not looked at; 'overload: {}' in the policy turns them on");
 	for (unsigned p = 0; p < LS_PRIORITIES; p++)
 		store(&overload->hand.admit[p], admit[p]);
 	store(&overload->hand.until_ns, for_ns ? ls_plane_now(plane) + for_ns : 0);
+	/* The stage stays until the next publish: it refuses nothing when the level has ended. */
+	if (for_ns)
+		store(&ls_plane_control_rw(plane)->word,
+		      LS_READ_ONCE(ls_plane_control_rw(plane)->word) | LS_WORD_LEVEL);
 	return 0;
 }
 

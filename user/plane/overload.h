@@ -16,8 +16,14 @@
 struct ls_error;
 struct ls_plane;
 
-/* Whether new work is counted and may be refused: the policy in force has signals, checks, or a level was set by hand. */
+/* Whether the policy in force has signals or checks. */
+bool ls_plane_has_signals(const struct ls_plane *plane);
+
+/* Whether new work is counted and may be refused: by that, or because a level was set by hand. */
 bool ls_plane_counts_offers(const struct ls_plane *plane);
+
+/* ns left of a level that was set by hand; 0: none is. */
+uint64_t ls_plane_hand_left(struct ls_plane *plane);
 
 /* The records, writable whatever the plane was opened for. NULL with a line: a program of an earlier build runs. */
 struct ls_overload *ls_plane_overload(struct ls_plane *plane, struct ls_error *error);
@@ -33,7 +39,7 @@ uint64_t ls_plane_ticking_ns(const struct ls_plane *plane);
 bool ls_plane_level(struct ls_plane *plane, __u64 ret_admit[static LS_PRIORITIES],
 		    bool *ret_is_hand, uint64_t *ret_left_ns);
 
-/* Admits so far for a time, whatever the controller says; for_ns 0: ends it. The plane is open for writing. */
+/* Admits so far for a time, whatever policy and controller say; for_ns 0: ends it. The plane is open for writing. */
 int ls_plane_set_hand(struct ls_plane *plane, const __u64 admit[static LS_PRIORITIES],
 		      uint64_t for_ns, struct ls_error *error);
 
