@@ -82,3 +82,9 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/twin/host.c $(FUZZ_SOURCES)
 .PHONY: vm
 vm: all
 	@tests/vm/run.sh
+
+# Overload on real traffic, against no shedding, a short backlog and CoDel: not part of `make check`, since it takes minutes
+# and wants a quiet machine. RIG_OPTIONS: see tests/rig/overload.py.
+.PHONY: rig-overload
+rig-overload: all
+	@tests/rig/overload.sh $(RIG_OPTIONS)

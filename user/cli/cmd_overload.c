@@ -107,7 +107,7 @@ json_t *ls_overload_view_json(const struct ls_overload_view *view)
 						"admitted", (json_int_t)view->admitted[p],
 						"refused", (json_int_t)view->refused[p]));
 	return json_pack(
-		"{s:b, s:b, s:b, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "armed",
+		"{s:b, s:b, s:b, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o, s:o}", "armed",
 		view->is_armed, "controlled", view->is_controlled, "shedding",
 		view->height > 0 || (has_numbers && view->report.sheds), "level", view->height,
 		"by",
@@ -124,7 +124,8 @@ json_t *ls_overload_view_json(const struct ls_overload_view *view)
 		has_numbers && view->report.capacity_mps
 			? json_real((double)view->report.capacity_mps / 1000)
 			: json_null(),
-		"signals", signals_json(view), "priorities", priorities);
+		"changes", (json_int_t)(has_numbers ? view->report.changes : 0), "signals",
+		signals_json(view), "priorities", priorities);
 }
 
 /* ---- text ---- */
