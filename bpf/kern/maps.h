@@ -17,6 +17,7 @@
 #include "loadshed/control_abi.h"
 #include "loadshed/event_abi.h"
 #include "loadshed/ledger_abi.h"
+#include "loadshed/overload_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
 #include "loadshed/tables_abi.h"
@@ -60,6 +61,8 @@ LS_ARRAY(ls_ledger, struct ls_ledger, 1);
 LS_ARRAY(ls_state, struct ls_state, 1);
 LS_ARRAY(ls_retired, struct ls_counters, 1);
 LS_ARRAY(ls_events, struct ls_event_ring, 1);
+LS_ARRAY(ls_offered, struct ls_offered, 1);
+LS_ARRAY(ls_flows, struct ls_flow_line, LS_FLOW_LINES);
 LS_ARRAY_OF_ARRAYS(ls_lists, 2, sizeof(struct ls_line));
 LS_ARRAY_OF_ARRAYS(ls_texts, 2, LS_TEXT_CHUNK);
 
@@ -84,6 +87,8 @@ struct ls_control ls_control SEC(".data.control");
 
 /* What the sampling of events counts: pinned nowhere, so it starts anew with each program. */
 struct ls_samples ls_samples[LS_CPUS] SEC(".data.samples");
+/* Levels, guard and breakers: read while LS_WORD_LEVEL is set. */
+struct ls_overload ls_overload SEC(".data.overload");
 
 /* One packet's clock in and verdict out, for replay and tests; a live program never touches it. */
 struct ls_replay_abi ls_replay SEC(".data.replay");

@@ -36,7 +36,10 @@
 #define LS_WORD_DIRECT (1ULL << 13)
 #define LS_DIRECT_NONE 0xffffU
 #define LS_WORD_TIMED (1ULL << 12) /* look at off_until, panic_until and confirm_until */
-#define LS_WORD_WORDS_SHIFT 16	   /* class bitmap words in use, 0 to 4: three bits */
+#define LS_WORD_LEVEL (1ULL << 14) /* new work is counted by index, and a level may refuse it */
+#define LS_WORD_OVERLOAD_MONITOR (1ULL << 20) /* what `overload` refuses is only counted */
+#define LS_WORD_BREAKERS (1ULL << 21)	      /* some class has a breaker */
+#define LS_WORD_WORDS_SHIFT 16		      /* class bitmap words in use, 0 to 4: three bits */
 /* Never in the record: what a packet makes of panic_until in its own copy of the word. */
 #define LS_WORD_PANIC (1ULL << 19)
 #define LS_WORD_NUMBER_SHIFT 32 /* the generation number that people see, from 1 */

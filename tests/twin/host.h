@@ -12,6 +12,7 @@
 
 #include "loadshed/control_abi.h"
 #include "loadshed/event_abi.h"
+#include "loadshed/overload_abi.h"
 #include "loadshed/top_abi.h"
 #include "user/policy/compile.h"
 
@@ -49,6 +50,8 @@ struct ls_counter ls_host_counter(uint32_t number);
 const struct ls_event_ring *ls_host_ring(unsigned cpu);
 
 struct ls_control *ls_host_control(void);
+struct ls_overload *ls_host_overload(void);
+struct ls_offered *ls_host_offered(void); /* by CPU */
 struct ls_ways *ls_host_ways(size_t *ret_sets);
 /* One for each CPU. */
 const struct ls_top *ls_host_top(void);

@@ -23,6 +23,7 @@
 #include "loadshed/control_abi.h"
 #include "loadshed/event_abi.h"
 #include "loadshed/ledger_abi.h"
+#include "loadshed/overload_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
 #include "loadshed/tables_abi.h"
@@ -40,6 +41,9 @@
 	X(BANS, ls_bans)                                                                           \
 	X(BAN_INFO, ls_ban_info)                                                                   \
 	X(BAN_TEXTS, ls_ban_texts)                                                                 \
+	X(OVERLOAD, data_overload)                                                                 \
+	X(OFFERED, ls_offered)                                                                     \
+	X(FLOWS, ls_flows)                                                                         \
 	X(COUNTERS, ls_counters)                                                                   \
 	X(TOP, ls_top)                                                                             \
 	X(RETIRED, ls_retired)                                                                     \

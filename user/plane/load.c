@@ -183,6 +183,7 @@ static int set_sizes(struct ls_skeleton *skeleton, const struct table_sizes *siz
 		{ skeleton->maps.ls_ban_texts, sizes->ban_sets * LS_WAYS },
 		{ skeleton->maps.ls_counters, cpus * LS_BANKS },
 		{ skeleton->maps.ls_events, is_replay ? 1 : cpus + 1 },
+		{ skeleton->maps.ls_offered, cpus },
 		{ skeleton->maps.ls_top, cpus },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -32,16 +32,18 @@ const char *ls_map_name(enum ls_map map)
 #undef MAP_NAME
 	};
 
-	/* Two are sections of the object. */
-	return map == LS_MAP_CONTROL  ? "ls_control"
-	       : map == LS_MAP_TABLES ? "ls_tables"
-				      : names[map];
+	/* Three are sections of the object. */
+	return map == LS_MAP_CONTROL	? "ls_control"
+	       : map == LS_MAP_TABLES	? "ls_tables"
+	       : map == LS_MAP_OVERLOAD ? "ls_overload"
+					: names[map];
 }
 
 /* Maps that came after the first layout: a program without them goes on, and an upgrade makes them. */
 static bool is_optional(enum ls_map map)
 {
-	return map == LS_MAP_EVENTS || map == LS_MAP_TOP;
+	return map == LS_MAP_EVENTS || map == LS_MAP_TOP || map == LS_MAP_OVERLOAD ||
+	       map == LS_MAP_OFFERED || map == LS_MAP_FLOWS;
 }
 
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
@@ -65,6 +67,12 @@ static uint32_t expected_bytes(enum ls_map map)
 		return sizeof(struct ls_counters);
 	case LS_MAP_EVENTS:
 		return sizeof(struct ls_event_ring);
+	case LS_MAP_OVERLOAD:
+		return sizeof(struct ls_overload);
+	case LS_MAP_OFFERED:
+		return sizeof(struct ls_offered);
+	case LS_MAP_FLOWS:
+		return sizeof(struct ls_flow_line);
 	case LS_MAP_TOP:
 		return sizeof(struct ls_top);
 	case LS_MAP_LEDGER:
@@ -172,9 +180,18 @@ void *ls_plane_memory(struct ls_plane *plane, enum ls_map map, struct ls_error *
 
 	if (of->memory)
 		return of->memory;
+	if (of->fd < 0) {
+		ls_error_set(
+			error,
+			"cannot do this: the program that runs is of an earlier build, which has no '%s'; 'loadshed attach IFACE' replaces it and keeps the state",
+			ls_map_name(map));
+		return NULL;
+	}
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	const size_t bytes = (size_t)((of->value_bytes + 7U) & ~7U) * of->entries;
-	const int protection = plane->access == LS_PLANE_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+	/* The controller's records have a writer that holds no lock (overload.h). */
+	const bool is_written = plane->access == LS_PLANE_WRITE || map == LS_MAP_OVERLOAD;
+	const int protection = is_written ? PROT_READ | PROT_WRITE : PROT_READ;
 	const size_t rounded = (bytes + page - 1) / page * page;
 	void *memory = mmap(NULL, rounded, protection, MAP_SHARED, of->fd, 0);
 	if (memory == MAP_FAILED) {

@@ -16,6 +16,7 @@
 #include "user/base/error.h"
 #include "user/base/output.h"
 #include "user/plane/link.h"
+#include "user/plane/overload.h"
 #include "user/plane/presence.h"
 #include "user/plane/timed.h"
 #include "user/plane/save.h"
@@ -284,6 +285,9 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 	}
 	note_saved(plane, &status);
 	note_controller(&controller, &status);
+	if (ls_plane_has_signals(plane) && !controller.pid)
+		degrade(&status,
+			"overload: the policy has signals or checks, and 'loadshed serve' does not run, which measures them; limits and 'max' hold without it");
 	*ret = status;
 	return 0;
 }

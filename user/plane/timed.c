@@ -24,6 +24,7 @@
 #include "user/base/output.h"
 #include "user/plane/events.h"
 #include "user/plane/internal.h"
+#include "user/plane/overload.h"
 #include "user/policy/check.h"
 #include "user/policy/policy.h"
 
@@ -101,6 +102,8 @@ void ls_timed_flip(struct ls_plane *plane, uint64_t base, uint64_t confirm_ns)
 
 	if (ls_plane_state(plane)->flags & LS_STATE_MONITOR)
 		word |= LS_WORD_MONITOR;
+	if (ls_plane_hand_left(plane))
+		word |= LS_WORD_LEVEL;
 	if (confirm_ns) {
 		store(&control->previous_word, before);
 		store(&control->confirm_until, ls_plane_now(plane) + confirm_ns);

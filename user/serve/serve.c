@@ -24,6 +24,7 @@
 #include "user/base/loop.h"
 #include "user/base/module.h"
 #include "user/observe/observe.h"
+#include "user/overload/overload.h"
 #include "user/plane/plane.h"
 #include "user/serve/modules.h"
 #include "user/serve/notify.h"
@@ -34,7 +35,8 @@
 
 /* In the order of their start. Ends with a NULL. */
 static const struct ls_module *const modules[] = {
-	&ls_module_adopt, &ls_module_reload, &ls_module_watch, &ls_module_observe, NULL,
+	&ls_module_adopt,    &ls_module_reload,	 &ls_module_watch,
+	&ls_module_overload, &ls_module_observe, NULL,
 };
 #define MODULES (sizeof(modules) / sizeof(modules[0]) - 1)
 
