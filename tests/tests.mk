@@ -40,7 +40,7 @@ $(BUILD)/tests/twin/%: tests/twin/%.c $(BUILD)/tests/twin/host.o $(BUILD)/asan/l
 	@mkdir -p $(@D)
 	$(call say,TEST  $@)
 	$(Q)$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/tests/twin/host.o \
-		$(BUILD)/asan/libloadshed.a -lcmocka -lpthread $(USER_LIBS)
+		$(BUILD)/asan/libloadshed.a -lcmocka -lpthread $(USER_LIBS) -lm
 
 # Its twin is the kernel alone: the host build brings a look-up of its own, which would stand before libbpf's.
 $(BUILD)/tests/twin/test_explain: tests/twin/test_explain.c $(BUILD)/asan/libloadshed.a

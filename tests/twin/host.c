@@ -244,3 +244,8 @@ struct ls_ways *ls_host_ways(size_t *ret_sets)
 			*ret_sets = maps[i].count;
 	return host_elements(&ls_ways);
 }
+
+const struct ls_top *ls_host_top(void)
+{
+	return host_elements(&ls_top);
+}

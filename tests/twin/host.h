@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "loadshed/control_abi.h"
+#include "loadshed/top_abi.h"
 #include "user/policy/compile.h"
 
 /* Makes the maps for `cpus` CPUs with `sets` sets (a power of two) in each table; all state is empty. */
@@ -42,5 +43,7 @@ struct ls_counter ls_host_counter(uint32_t number);
 
 struct ls_control *ls_host_control(void);
 struct ls_ways *ls_host_ways(size_t *ret_sets);
+/* One for each CPU. */
+const struct ls_top *ls_host_top(void);
 
 #endif

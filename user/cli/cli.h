@@ -76,6 +76,7 @@ struct ls_cli {
 	const char *instance;
 	const char *interface; /* -i; NULL: not given */
 	bool json;
+	bool table; /* -o table was asked for: no full screen */
 	bool verbose;
 	const char *values[LS_OPTION_MAX]; /* NULL: not given; "" for a flag that is */
 	const char *const *arguments;

@@ -332,6 +332,7 @@ static int finish(struct parser *parser)
 	    strcmp(parser->output, "table") != 0)
 		return ls_cli_usage("'%s' is no output: -o table or -o json", parser->output);
 	cli->json = parser->output && strcmp(parser->output, "json") == 0;
+	cli->table = parser->output && !cli->json;
 	if (!cli->instance)
 		cli->instance = LS_PLANE_INSTANCE;
 	cli->arguments = parser->kept;
