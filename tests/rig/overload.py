@@ -233,10 +233,11 @@ def table(results):
                                                 "lost")) 
     for result in results["cases"]:
         wait = result["wait_ms"]
-        print("%-24s %6.1f %% %6.1f %% %6.1f %% %6.0f ms %6.0f ms %6.0f ms   first %s ms, last %s ms%s%s" % (
+        print("%-24s %6.1f %% %6.1f %% %6.1f %% %6.0f ms %6.0f ms %6.0f ms   first %s ms, last %s ms%s%s%s" % (
             result["name"], 100 * result["goodput"], 100 * result["high"], 100 * result["others"], wait["p50"],
             wait["p99"], wait["max"], result["first_refusal_ms"], result["last_refusal_ms"],
             ", %d changes" % result["changes"] if "changes" in result else "",
+            ", lost before %d x 100 ms" % result["lost_before"] if result["lost_before"] else "",
             ", %.0f ns a packet" % result["ns_per_packet"] if "ns_per_packet" in result else ""))
     print("capacity %.0f/s (median of the cases'); an accepted connection takes %.1f us of the service's process with no "
           "work in it" % (sorted(r["capacity"] for r in results["cases"])[len(results["cases"]) // 2],

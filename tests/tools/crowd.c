@@ -6,7 +6,7 @@
  *	crowd --to ADDRESS --rate N --seconds N [--port N] [--sources N] [--high N] [--base-rate N] [--before N] [--after N]
  *
  * Each visitor opens a connection from one of 10.10.0.1 to 10.10.0.SOURCES (those up to HIGH are the high ones: 10.10.0.k),
- * sends when it did so, and waits for the answer; after 1 s it gives up, and tries again after 1, 2 and 4 s. `before` and
+ * sends what time it is when it stands, and waits for the answer; after 1 s it gives up, and tries again after 1, 2 and 4 s. `before` and
  * `after` the `seconds` visitors come at the base rate. Arrivals are Poisson, seeded.
  *
  * Printed: visitors, and how many were served, high and others, of those who came while the rate was on; attempts; the
@@ -166,8 +166,8 @@ static void on_event(unsigned slot)
 	if (attempt->fd < 0)
 		return;
 	if (!attempt->is_sent) {
-		if (send(attempt->fd, &attempt->started_ns, sizeof(attempt->started_ns),
-			 MSG_NOSIGNAL) == sizeof(attempt->started_ns)) {
+		const uint64_t now = now_ns();
+		if (send(attempt->fd, &now, sizeof(now), MSG_NOSIGNAL) == sizeof(now)) {
 			attempt->is_sent = true;
 			epoll_ctl(epoll_fd, EPOLL_CTL_MOD, attempt->fd, &event);
 			return;

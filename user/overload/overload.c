@@ -385,6 +385,28 @@ static void step(struct ls_overload_module *module, const struct sums *sums, uin
 	name_missing(module, now_ns);
 }
 
+/* Whether one of the two queues that are looked at within the period shows a flood. */
+static bool is_flood(const struct ls_overload_module *module, double offered, uint64_t now_ns)
+{
+	const struct ls_signals *signals = &module->policy->signals;
+	const struct ls_overload_state *state = &module->state;
+	const double elapsed_s = (double)(now_ns - module->stepped_ns) / 1e9;
+	const double waiting = ls_gauges_waiting(&module->gauges);
+	const double served = fmax(0, offered - waiting);
+	const double delay_s = ls_overload_delay(state, waiting, served / elapsed_s);
+	const double target_s = ls_overload_accept_target(
+		state, (double)signals->accept_delay_ns / 1e9, module->gauges.queues.worst_most);
+
+	if (signals->accept_delay_ns &&
+	    ls_overload_hurries(state, offered, served, elapsed_s, delay_s, target_s))
+		return true;
+	/* Of what is inside an application nobody knows what is done before it is; so as much as in the last period. */
+	return signals->probe.kind != LS_ENDPOINT_NONE &&
+	       ls_overload_hurries(state, offered, state->served * elapsed_s, elapsed_s,
+				   ls_gauges_probing(&module->gauges, now_ns),
+				   (double)signals->probe_target_ns / 1e9);
+}
+
 static void look(void *data, uint64_t now_ns)
 {
 	struct ls_overload_module *module = data;
@@ -406,21 +428,13 @@ static void look(void *data, uint64_t now_ns)
 	double offered = 0;
 	for (unsigned i = 0; i < LS_LEVELS; i++)
 		offered += sums.offered[i] - module->offered[i];
-	const double elapsed_s = (double)(now_ns - module->stepped_ns) / 1e9;
-	const double waiting = ls_gauges_waiting(&module->gauges);
-	const double served = fmax(0, offered - waiting);
-	const bool is_flood = ls_overload_hurries(
-		&module->state, offered, served, elapsed_s,
-		ls_overload_delay(&module->state, waiting, served / elapsed_s),
-		ls_overload_accept_target(&module->state,
-					  (double)module->policy->signals.accept_delay_ns / 1e9,
-					  module->gauges.queues.worst_most));
 	if (now_ns - module->sources_ns >= SOURCES_NS) {
 		module->sources_ns = now_ns;
 		module->heavy_after =
 			fair_rate(module, cpus, n, ls_plane_ticking_ns(module->host->plane));
 	}
-	if (is_flood || now_ns - module->stepped_ns + LOOK_NS / 2 >= PERIOD_NS)
+	if (is_flood(module, offered, now_ns) ||
+	    now_ns - module->stepped_ns + LOOK_NS / 2 >= PERIOD_NS)
 		step(module, &sums, now_ns);
 }
 
