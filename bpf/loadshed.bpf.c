@@ -10,6 +10,7 @@
 #include "kern/builtin.h"
 #include "kern/classify.h"
 #include "kern/count.h"
+#include "kern/events.h"
 #include "kern/judge.h"
 #include "kern/lists.h"
 #include "kern/top.h"
@@ -163,6 +164,7 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 						  : ls_walk(ctx, job));
 	ls_judge(cpu, parse);
 	ls_count(job, ctx->ingress_ifindex);
+	ls_event(ctx, job, has_frags);
 	ls_top_count(cpu, ctx->ingress_ifindex);
 	if (ls_is_replay)
 		ls_report(job);

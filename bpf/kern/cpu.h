@@ -11,8 +11,10 @@
 #include <linux/types.h>
 
 #include "loadshed/bounds.h"
+#include "loadshed/event_abi.h"
 #include "loadshed/tables_abi.h"
 #include "pure/packet.h"
+#include "pure/sample.h"
 
 /* Where the state of a pending charge lives. */
 #define LS_AT_NOWHERE                                                                              \
@@ -79,6 +81,11 @@ struct ls_cpu {
 	struct ls_job job;
 	struct ls_pending pending[LS_PENDINGS];
 };
+
+/* What the sampling of events counts; nobody but its CPU looks at it. */
+struct ls_samples {
+	struct ls_sample budget[LS_EVENT_BUDGETS];
+} __attribute__((aligned(64)));
 
 /* The object's section .bss: first what user space knows, then what it does not look at. */
 struct ls_static {

@@ -5,6 +5,7 @@
 /* Steps 8 to 10: the limits of the class, panic, overload, and what is said about it. */
 
 #include "kern/bans.h"
+#include "kern/events.h"
 #include "kern/level.h"
 #include "kern/limits.h"
 #include "kern/overload.h"
@@ -293,8 +294,8 @@ LS_INLINE void ls_refused(struct ls_job *job, struct ls_class_abi *class, __u32 
 	/* A monitored class never bans, an address of many users is never banned, and the crowd's
 	 * refusals are nobody's in particular. */
 	if (class->flags & LS_CLASS_F_BAN && !(class->flags & LS_CLASS_F_MONITOR) && !crowd &&
-	    !job->factor)
-		ls_strike(job);
+	    !job->factor && ls_strike(job))
+		ls_event_ban(job, class->ban_for_ns);
 }
 
 /*

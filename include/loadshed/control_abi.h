@@ -77,7 +77,7 @@ struct ls_control {
 	/* Trouble and pressure, counted with atomics: none of them is on a common path. */
 	__u64 evicted;	     /* long table: least used share evicted */
 	__u64 unplaced_long; /* long and log tables: newcomer found no place and passed */
-	__u64 contended;     /* a commit lost every try and was let through */
+	__u64 contended;     /* packets that passed uncharged: their commit lost every try */
 	__u64 bans_lost;     /* a class ban found no place in its two sets */
 	__u64 pad2[4];
 
@@ -99,6 +99,11 @@ struct ls_counter {
  * ledger hands out to classes and limits by name, so that they survive edits.
  */
 #define LS_COUNTER_GLOBAL(verdict, reason) ((verdict)*16 + (reason))
+/*
+ * What the counters of forgotten names have held. Added up by user space, CPU by CPU, in places of the same 48 that no
+ * packet counts into: only `malformed`, of the reasons that drop, can pass, and none that passes can drop.
+ */
+#define LS_COUNTER_FOLDED(verdict, reason) LS_COUNTER_GLOBAL(verdict, ((reason) + 8) % 16)
 #define LS_COUNTERS_GLOBAL 48
 #define LS_CLASS_COUNTERS 8
 #define LS_CLASS_COUNTER_ADMITTED 0

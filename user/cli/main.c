@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "user/base/listen.h"
+#include "user/base/units.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 #include "user/policy/check.h"
@@ -107,14 +108,15 @@ const struct ls_verb ls_verbs[] = {
 	{ "replay", "CAPTURE", 1, 1, LS_BIT(POLICY) | LS_BIT(PACKETS), LS_BIT(POLICY), false,
 	  "judge a capture by a policy, in the capture's own time",
 	  "replay attack.pcap --policy policy.yaml", ls_cmd_replay },
-	{ "capture", "", 0, 0, 0, 0, true, "sampled dropped packets as pcapng",
-	  "capture -w drops.pcapng", NULL },
-	{ "events", "", 0, 0, 0, 0, true, "drops, bans and changes as they happen", "events",
-	  NULL },
+	{ "capture", "", 0, 0, LS_BIT(WRITE) | LS_BIT(REASON) | LS_BIT(COUNT), LS_BIT(WRITE), true,
+	  "sampled dropped packets as pcapng", "capture -w drops.pcapng", ls_cmd_capture },
+	{ "events", "", 0, 0, LS_BIT(REASON) | LS_BIT(COUNT), 0, true,
+	  "drops, bans and changes as they happen", "events --reason limit", ls_cmd_events },
 	{ "serve", "", 0, 0, LS_BIT(METRICS), 0, false,
 	  "the controller, in the foreground: metrics, re-attaching, list files", "serve",
 	  cmd_serve },
-	{ "bench", "", 0, 0, 0, 0, false, "what this host can do", "bench", NULL },
+	{ "bench", "[GROUP…]", 0, MANY, 0, 0, false,
+	  "what this host can do, against a bare XDP_DROP", "bench limits", ls_cmd_bench },
 	{ "restore", "", 0, 0, LS_BIT(YES), 0, false, "attach again what was saved, at boot",
 	  "restore", ls_cmd_restore },
 	{ "version", "", 0, 0, 0, 0, false, "the version of this program", "version",
@@ -188,7 +190,9 @@ int ls_cli_flush(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return LS_EXIT_DONE;
-	ls_cli_note("cannot write to stdout: %s", strerror(errno));
+	/* Whoever reads has seen enough: `loadshed stats --watch | head`. */
+	if (errno != EPIPE)
+		ls_cli_note("cannot write to stdout: %s", strerror(errno));
 	return LS_EXIT_FAILED;
 }
 
@@ -202,6 +206,11 @@ int ls_cli_print_json(json_t *json)
 	json_decref(json);
 	putchar('\n');
 	return ls_cli_flush();
+}
+
+json_t *ls_cli_seconds_json(uint64_t ns)
+{
+	return ns ? json_integer((json_int_t)((ns + LS_NS_PER_S - 1) / LS_NS_PER_S)) : json_null();
 }
 
 char *ls_stamp_format(uint64_t unix_ns, char text[static LS_STAMP_TEXT])

@@ -39,6 +39,13 @@ const char *ls_map_name(enum ls_map map)
 					: names[map];
 }
 
+/* Maps that came after the first layout: a program without them goes on, and an upgrade makes them. */
+static bool is_optional(enum ls_map map)
+{
+	return map == LS_MAP_EVENTS || map == LS_MAP_TOP || map == LS_MAP_OVERLOAD ||
+	       map == LS_MAP_OFFERED || map == LS_MAP_FLOWS;
+}
+
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
 static uint32_t expected_bytes(enum ls_map map)
 {
@@ -58,6 +65,8 @@ static uint32_t expected_bytes(enum ls_map map)
 	case LS_MAP_COUNTERS:
 	case LS_MAP_RETIRED:
 		return sizeof(struct ls_counters);
+	case LS_MAP_EVENTS:
+		return sizeof(struct ls_event_ring);
 	case LS_MAP_OVERLOAD:
 		return sizeof(struct ls_overload);
 	case LS_MAP_OFFERED:
@@ -79,13 +88,6 @@ static uint32_t expected_bytes(enum ls_map map)
 		break;
 	}
 	return 0;
-}
-
-/* Maps that a build may lack and be of this layout all the same: the next attach makes them (upgrade.c). */
-static bool came_later(enum ls_map map)
-{
-	return map == LS_MAP_TOP || map == LS_MAP_OVERLOAD || map == LS_MAP_OFFERED ||
-	       map == LS_MAP_FLOWS;
 }
 
 bool ls_plane_instance_valid(const char *instance)
@@ -143,6 +145,8 @@ void ls_plane_fini(struct ls_plane *plane)
 	ls_skeleton__destroy(plane->skeleton);
 	plane->skeleton = NULL;
 	plane->replay = NULL;
+	if (plane->lock_fd >= 0 && access(plane->directory, F_OK) < 0)
+		ls_lock_remove(plane->instance);
 	close_fd(&plane->lock_fd);
 }
 
@@ -244,7 +248,7 @@ int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error)
 	for (int map = 0; map < LS_MAP_MAX; map++) {
 		const int fd = open_pin(plane, map);
 		if (fd == -ENOENT) {
-			is_other_layout |= !came_later(map);
+			is_other_layout = is_other_layout || !is_optional(map);
 			continue;
 		}
 		const int r = fd < 0 ? fd : ls_plane_adopt(plane, map, fd);
@@ -332,7 +336,8 @@ static int find_and_open(struct ls_plane *plane, struct ls_error *error)
 
 	ls_said_clear();
 	r = ls_pins_root(false, root, error);
-	if (r == LS_PLANE_E_ABSENT && ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
+	if (r == LS_PLANE_E_ABSENT && plane->access != LS_PLANE_GLANCE &&
+	    ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
 		return ls_error_set(
 			error,
 			"cannot see the pins of what is attached to %s: no bpffs with them is mounted at /sys/fs/bpf of this mount namespace; run it where 'loadshed attach' was run",
@@ -376,11 +381,13 @@ int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_p
 		return ls_error_oom(error);
 	ls_plane_init(plane, instance, access);
 	const int r = ls_plane_open_into(plane, error);
-	if (r == LS_PLANE_E_LAYOUT)
-		return ls_error_set(
+	if (r == LS_PLANE_E_LAYOUT) {
+		ls_error_set(
 			error,
 			"cannot read the state of instance '%s': another version of loadshed made it; 'loadshed attach' of this version carries it over",
 			instance);
+		return -EPROTO;
+	}
 	if (r)
 		return r;
 	/* What a killed detach leaves: tables that no interface has. The next attach or detach clears them. */

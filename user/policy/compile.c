@@ -206,7 +206,6 @@ static void compile_head(const struct ls_policy *policy, struct ls_image *image)
 	const unsigned words = (unsigned)(policy->n_classes + 63) / 64;
 
 	image->generation.n_classes = (uint32_t)policy->n_classes;
-	image->generation.words = (uint8_t)words;
 	image->word = (uint64_t)words << LS_WORD_WORDS_SHIFT;
 	if (policy->mode == LS_MODE_MONITOR)
 		image->word |= LS_WORD_MONITOR;

@@ -99,7 +99,7 @@ static void open_plane(struct serve *serve)
 {
 	struct ls_error error = LS_ERROR_INIT;
 	struct ls_plane *plane = NULL;
-	const int r = ls_plane_open(serve->host.instance, LS_PLANE_READ, &plane, &error);
+	const int r = ls_plane_open(serve->host.instance, LS_PLANE_GLANCE, &plane, &error);
 
 	if (r == 0) {
 		exchange_plane(serve, plane);
@@ -252,9 +252,9 @@ static int start(struct serve *serve, struct ls_error *error)
 	(void)ls_plane_prepare(false, NULL);
 	/* Whoever may not look at all ends here, and does not wait for what it will never see. */
 	r = ls_plane_open(serve->host.instance, LS_PLANE_READ, &serve->host.plane, error);
-	if (r == -EPERM)
+	if (r < 0 && r != -EPROTO)
 		return r;
-	if (r < 0 && !serve->host.plane) {
+	if (r < 0) {
 		ls_log(LS_LOG_ERROR, "%s", error->text);
 		serve->said = *error;
 		ls_error_clear(error);
