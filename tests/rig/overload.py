@@ -76,16 +76,17 @@ class Tool:
 
 
 @contextlib.contextmanager
-def cgroup():
-    """Moves the service into a cgroup with one CPU's time. Yields a function that takes a pid, and what was done."""
-    for base, files in (("/sys/fs/cgroup", {"cpu.max": "100000 100000"}),
-                        ("/sys/fs/cgroup/cpu", {"cpu.cfs_quota_us": "100000"})):
-        path = os.path.join(base, NAME)
+def cgroup(name, limits):
+    """Yields a function that moves a pid into a cgroup of its own, before everything else; limits: one CPU's time at most."""
+    for base, files in (("/sys/fs/cgroup", {"cpu.weight": "10000", "cpu.max": "100000 100000"}),
+                        ("/sys/fs/cgroup/cpu", {"cpu.shares": "262144", "cpu.cfs_quota_us": "100000"})):
+        path = os.path.join(base, "%s-%s" % (NAME, name))
         try:
             os.mkdir(path)
-            for name, value in files.items():
-                with open(os.path.join(path, name), "w") as file:
-                    file.write(value)
+            for key, value in files.items():
+                if limits or key in ("cpu.weight", "cpu.shares"):
+                    with open(os.path.join(path, key), "w") as file:
+                        file.write(value)
         except OSError:
             with contextlib.suppress(OSError):
                 os.rmdir(path)
@@ -103,7 +104,7 @@ def cgroup():
                     break
                 time.sleep(0.1)
         return
-    print("no cgroup with a CPU limit here: the service is pinned only", file=sys.stderr)
+    print("no cgroup with a CPU limit here: '%s' is pinned only" % name, file=sys.stderr)
     yield lambda pid: None
 
 
@@ -125,18 +126,21 @@ class Rig:
         run(ROOT + "/scripts/lab.sh", "up", NAME, "--clients", str(SOURCES))
         run(*inside("srv", "sysctl", "-qw", "net.core.somaxconn=4096", "net.ipv4.tcp_max_syn_backlog=8192"))
         run(*inside("cli", "sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65000"))
-        self.put = self.stack.enter_context(cgroup())
+        self.put_service = self.stack.enter_context(cgroup("service", True))
+        self.put_others = self.stack.enter_context(cgroup("others", False))
         self.serve = None
 
     def service(self, *arguments):
         tool = Tool("srv", 0, TOOLS + "/service", "--work-us", self.options.work_us, *arguments)
-        self.put(tool.process.pid)
+        self.put_service(tool.process.pid)
         return tool
 
     def crowd(self, rate, seconds, base_rate=0, before=0, after=0):
-        return Tool("cli", os.cpu_count() - 1, TOOLS + "/crowd", "--to", "10.9.0.1", "--rate", int(rate), "--seconds",
+        tool = Tool("cli", os.cpu_count() - 1, TOOLS + "/crowd", "--to", "10.9.0.1", "--rate", int(rate), "--seconds",
                     int(seconds), "--sources", SOURCES, "--high", HIGH, "--base-rate", int(base_rate), "--before", before,
                     "--after", after)
+        self.put_others(tool.process.pid)
+        return tool
 
     def capacity(self):
         """Answers per second of a service that always has work, and CPU time of one that has none to do."""
@@ -159,6 +163,7 @@ class Rig:
         self.serve = subprocess.Popen(inside("srv", "nice", "-n", "-10", LOADSHED, "-I", INSTANCE, "serve",
                                              "--metrics", "none"),
                                       stderr=subprocess.DEVNULL)
+        self.put_others(self.serve.pid)
         for _ in range(100):
             if json.loads(loadshed("-o", "json", "overload", "explain"))["controlled"]:
                 return
