@@ -13,6 +13,7 @@
 #include "user/cli/publish.h"
 #include "user/cli/session.h"
 #include "user/overload/control.h"
+#include "user/plane/events.h"
 #include "user/plane/overload.h"
 #include "user/plane/plane.h"
 #include "user/policy/names.h"
@@ -252,6 +253,10 @@ int ls_cmd_overload_set(struct ls_cli *cli)
 	ls_overload_by_height(height, admit);
 	if (ls_plane_set_hand(plane, admit, for_ns, &error) < 0)
 		return ls_cli_fail(&error);
+	ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_OVERLOAD,
+							    .action = "set",
+							    .text = "by hand",
+							    .value = (uint64_t)(height * 100) });
 	return report(cli, plane);
 }
 

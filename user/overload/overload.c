@@ -16,6 +16,7 @@
 #include "user/overload/breaker.h"
 #include "user/overload/control.h"
 #include "user/overload/signals.h"
+#include "user/plane/events.h"
 #include "user/plane/overload.h"
 #include "user/plane/plane.h"
 #include "user/policy/names.h"
@@ -343,6 +344,22 @@ static void write_level(struct ls_overload_module *module, const struct ls_overl
 	ls_plane_set_guard(module->host->plane, output->guard, GUARD_NS);
 }
 
+/* Into the log and the journal, which `events` shows. */
+static void say_change(struct ls_overload_module *module, const struct ls_overload_output *output,
+		       const char *sentence)
+{
+	const struct ls_overload_state *state = &module->state;
+	const struct ls_journal_entry entry = {
+		.kind = LS_EVENT_OVERLOAD,
+		.action = state->sheds ? "begin" : "end",
+		.text = state->cause < LS_SIGNAL_MAX ? ls_signal_keys[state->cause] : NULL,
+		.value = (uint64_t)(ls_overload_height(output->admit) * 100),
+	};
+
+	ls_log(LS_LOG_NOTICE, "overload: %s", sentence);
+	ls_journal_write(module->host->plane, &entry);
+}
+
 static void step(struct ls_overload_module *module, const struct sums *sums, uint64_t now_ns)
 {
 	struct ls_overload *overload = ls_plane_overload(module->host->plane, NULL);
@@ -381,7 +398,7 @@ static void step(struct ls_overload_module *module, const struct sums *sums, uin
 		module->since_ns = ls_loop_unix_ns();
 	write_report(module, overload);
 	if (module->state.changes != changes)
-		ls_log(LS_LOG_NOTICE, "overload: %s", overload->report.text);
+		say_change(module, &output, overload->report.text);
 	name_missing(module, now_ns);
 }
 
