@@ -86,8 +86,8 @@ struct ls_overload {
 	__u64 guard_until_ns;
 	__u64 salt; /* which sources come last within a priority; another one each hour */
 	__u32 heavy_after; /* new work per window and CPU above which a source comes behind; 0: none does */
-	__u32 fill; /* listener's accept queue above which SYNs are refused, in 1/256; 0: off */
-	__u64 pad0[5];
+	__u32 pad0;
+	__u64 pad1[5];
 	struct ls_breaker_abi breaker[LS_CLASS_SLOTS];
 	struct ls_overload_report_abi report;
 };

@@ -6,7 +6,7 @@ another, and what sheds the excess: nothing, a short backlog, a CoDel-like drop,
     overload.sh --plot FILE.svg --from FILE.json       the plot and the table of an earlier run
 
 A case is LOAD/METHOD, such as 10x/loadshed; without --cases all are run. The service is pinned to the first CPU and in a
-cgroup of its own with one CPU's time, where this machine has them; the crowd runs on another. Capacity is measured first, by
+cgroup of its own with one CPU's time, where this machine has them; the crowd runs on another, both before everything else. Capacity is measured first, by
 the same service with a short backlog and twice what it can do, and a case's goodput is answers in time per second, relative
 to that. High are 8 % of the visitors (so 80 % of the capacity at 10x). Needs root.
 """
@@ -60,7 +60,8 @@ class Tool:
     """A process in a namespace, on a CPU, whose last output is one JSON document."""
 
     def __init__(self, side, cpu, *command):
-        pin = ["taskset", "-c", str(cpu)] if os.cpu_count() > 1 and shutil.which("taskset") else []
+        # What else runs here must not change what the service can do, nor when the crowd comes.
+        pin = ["nice", "-n", "-20"] + (["taskset", "-c", str(cpu)] if os.cpu_count() > 1 else [])
         self.process = subprocess.Popen(inside(side, *pin, *command), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         universal_newlines=True)
         line = self.process.stderr.readline()
@@ -75,16 +76,17 @@ class Tool:
 
 
 @contextlib.contextmanager
-def cgroup():
-    """Moves the service into a cgroup with one CPU's time. Yields a function that takes a pid, and what was done."""
-    for base, files in (("/sys/fs/cgroup", {"cpu.max": "100000 100000"}),
-                        ("/sys/fs/cgroup/cpu", {"cpu.cfs_quota_us": "100000"})):
-        path = os.path.join(base, NAME)
+def cgroup(name, limits):
+    """Yields a function that moves a pid into a cgroup of its own, before everything else; limits: one CPU's time at most."""
+    for base, files in (("/sys/fs/cgroup", {"cpu.weight": "10000", "cpu.max": "100000 100000"}),
+                        ("/sys/fs/cgroup/cpu", {"cpu.shares": "262144", "cpu.cfs_quota_us": "100000"})):
+        path = os.path.join(base, "%s-%s" % (NAME, name))
         try:
             os.mkdir(path)
-            for name, value in files.items():
-                with open(os.path.join(path, name), "w") as file:
-                    file.write(value)
+            for key, value in files.items():
+                if limits or key in ("cpu.weight", "cpu.shares"):
+                    with open(os.path.join(path, key), "w") as file:
+                        file.write(value)
         except OSError:
             with contextlib.suppress(OSError):
                 os.rmdir(path)
@@ -102,7 +104,7 @@ def cgroup():
                     break
                 time.sleep(0.1)
         return
-    print("no cgroup with a CPU limit here: the service is pinned only", file=sys.stderr)
+    print("no cgroup with a CPU limit here: '%s' is pinned only" % name, file=sys.stderr)
     yield lambda pid: None
 
 
@@ -124,18 +126,21 @@ class Rig:
         run(ROOT + "/scripts/lab.sh", "up", NAME, "--clients", str(SOURCES))
         run(*inside("srv", "sysctl", "-qw", "net.core.somaxconn=4096", "net.ipv4.tcp_max_syn_backlog=8192"))
         run(*inside("cli", "sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65000"))
-        self.put = self.stack.enter_context(cgroup())
+        self.put_service = self.stack.enter_context(cgroup("service", True))
+        self.put_others = self.stack.enter_context(cgroup("others", False))
         self.serve = None
 
     def service(self, *arguments):
         tool = Tool("srv", 0, TOOLS + "/service", "--work-us", self.options.work_us, *arguments)
-        self.put(tool.process.pid)
+        self.put_service(tool.process.pid)
         return tool
 
     def crowd(self, rate, seconds, base_rate=0, before=0, after=0):
-        return Tool("cli", os.cpu_count() - 1, TOOLS + "/crowd", "--to", "10.9.0.1", "--rate", int(rate), "--seconds",
+        tool = Tool("cli", os.cpu_count() - 1, TOOLS + "/crowd", "--to", "10.9.0.1", "--rate", int(rate), "--seconds",
                     int(seconds), "--sources", SOURCES, "--high", HIGH, "--base-rate", int(base_rate), "--before", before,
                     "--after", after)
+        self.put_others(tool.process.pid)
+        return tool
 
     def capacity(self):
         """Answers per second of a service that always has work, and CPU time of one that has none to do."""
@@ -155,8 +160,10 @@ class Rig:
         self.start_serve()
 
     def start_serve(self):
-        self.serve = subprocess.Popen(inside("srv", LOADSHED, "-I", INSTANCE, "serve", "--metrics", "none"),
+        self.serve = subprocess.Popen(inside("srv", "nice", "-n", "-10", LOADSHED, "-I", INSTANCE, "serve",
+                                             "--metrics", "none"),
                                       stderr=subprocess.DEVNULL)
+        self.put_others(self.serve.pid)
         for _ in range(100):
             if json.loads(loadshed("-o", "json", "overload", "explain"))["controlled"]:
                 return
@@ -233,10 +240,11 @@ def table(results):
                                                 "lost")) 
     for result in results["cases"]:
         wait = result["wait_ms"]
-        print("%-24s %6.1f %% %6.1f %% %6.1f %% %6.0f ms %6.0f ms %6.0f ms   first %s ms, last %s ms%s%s" % (
+        print("%-24s %6.1f %% %6.1f %% %6.1f %% %6.0f ms %6.0f ms %6.0f ms   first %s ms, last %s ms%s%s%s" % (
             result["name"], 100 * result["goodput"], 100 * result["high"], 100 * result["others"], wait["p50"],
             wait["p99"], wait["max"], result["first_refusal_ms"], result["last_refusal_ms"],
             ", %d changes" % result["changes"] if "changes" in result else "",
+            ", lost before %d x 100 ms" % result["lost_before"] if result["lost_before"] else "",
             ", %.0f ns a packet" % result["ns_per_packet"] if "ns_per_packet" in result else ""))
     print("capacity %.0f/s (median of the cases'); an accepted connection takes %.1f us of the service's process with no "
           "work in it" % (sorted(r["capacity"] for r in results["cases"])[len(results["cases"]) // 2],

@@ -13,6 +13,7 @@
 #include "user/cli/publish.h"
 #include "user/cli/session.h"
 #include "user/overload/control.h"
+#include "user/plane/events.h"
 #include "user/plane/overload.h"
 #include "user/plane/plane.h"
 #include "user/policy/names.h"
@@ -139,12 +140,11 @@ static void print_amount(const struct ls_overload_signal_abi *of, uint64_t value
 		ls_table_cell(table, "%.1f ms", (double)value / 1e6);
 }
 
+/* There are some. */
 static void print_signals(const struct ls_overload_view *view)
 {
 	_cleanup_table_ struct ls_table table;
 
-	if (!view->is_controlled || !view->report.n_signals)
-		return;
 	ls_table_init(&table, 4, 0x6);
 	ls_table_cell(&table, "SIGNAL");
 	ls_table_cell(&table, "VALUE");
@@ -193,7 +193,8 @@ static int report(const struct ls_cli *cli, struct ls_plane *plane)
 		return ls_cli_print_json(ls_overload_view_json(&view));
 	printf("%s\n", view.text);
 	if (view.is_armed || view.has_level) {
-		print_signals(&view);
+		if (view.is_controlled && view.report.n_signals)
+			print_signals(&view);
 		print_priorities(&view);
 	}
 	return ls_cli_flush();
@@ -252,6 +253,10 @@ int ls_cmd_overload_set(struct ls_cli *cli)
 	ls_overload_by_height(height, admit);
 	if (ls_plane_set_hand(plane, admit, for_ns, &error) < 0)
 		return ls_cli_fail(&error);
+	ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_OVERLOAD,
+							    .action = "set",
+							    .text = "by hand",
+							    .value = (uint64_t)(height * 100) });
 	return report(cli, plane);
 }
 

@@ -16,6 +16,7 @@
 #include "user/overload/breaker.h"
 #include "user/overload/control.h"
 #include "user/overload/signals.h"
+#include "user/plane/events.h"
 #include "user/plane/overload.h"
 #include "user/plane/plane.h"
 #include "user/policy/names.h"
@@ -343,6 +344,22 @@ static void write_level(struct ls_overload_module *module, const struct ls_overl
 	ls_plane_set_guard(module->host->plane, output->guard, GUARD_NS);
 }
 
+/* Into the log and the journal, which `events` shows. */
+static void say_change(struct ls_overload_module *module, const struct ls_overload_output *output,
+		       const char *sentence)
+{
+	const struct ls_overload_state *state = &module->state;
+	const struct ls_journal_entry entry = {
+		.kind = LS_EVENT_OVERLOAD,
+		.action = state->sheds ? "begin" : "end",
+		.text = state->cause < LS_SIGNAL_MAX ? ls_signal_keys[state->cause] : NULL,
+		.value = (uint64_t)(ls_overload_height(output->admit) * 100),
+	};
+
+	ls_log(LS_LOG_NOTICE, "overload: %s", sentence);
+	ls_journal_write(module->host->plane, &entry);
+}
+
 static void step(struct ls_overload_module *module, const struct sums *sums, uint64_t now_ns)
 {
 	struct ls_overload *overload = ls_plane_overload(module->host->plane, NULL);
@@ -381,8 +398,30 @@ static void step(struct ls_overload_module *module, const struct sums *sums, uin
 		module->since_ns = ls_loop_unix_ns();
 	write_report(module, overload);
 	if (module->state.changes != changes)
-		ls_log(LS_LOG_NOTICE, "overload: %s", overload->report.text);
+		say_change(module, &output, overload->report.text);
 	name_missing(module, now_ns);
+}
+
+/* Whether one of the two queues that are looked at within the period shows a flood. */
+static bool is_flood(const struct ls_overload_module *module, double offered, uint64_t now_ns)
+{
+	const struct ls_signals *signals = &module->policy->signals;
+	const struct ls_overload_state *state = &module->state;
+	const double elapsed_s = (double)(now_ns - module->stepped_ns) / 1e9;
+	const double waiting = ls_gauges_waiting(&module->gauges);
+	const double served = fmax(0, offered - waiting);
+	const double delay_s = ls_overload_delay(state, waiting, served / elapsed_s);
+	const double target_s = ls_overload_accept_target(
+		state, (double)signals->accept_delay_ns / 1e9, module->gauges.queues.worst_most);
+
+	if (signals->accept_delay_ns &&
+	    ls_overload_hurries(state, offered, served, elapsed_s, delay_s, target_s))
+		return true;
+	/* Of what is inside an application nobody knows what is done before it is; so as much as in the last period. */
+	return signals->probe.kind != LS_ENDPOINT_NONE &&
+	       ls_overload_hurries(state, offered, state->served * elapsed_s, elapsed_s,
+				   ls_gauges_probing(&module->gauges, now_ns),
+				   (double)signals->probe_target_ns / 1e9);
 }
 
 static void look(void *data, uint64_t now_ns)
@@ -406,21 +445,13 @@ static void look(void *data, uint64_t now_ns)
 	double offered = 0;
 	for (unsigned i = 0; i < LS_LEVELS; i++)
 		offered += sums.offered[i] - module->offered[i];
-	const double elapsed_s = (double)(now_ns - module->stepped_ns) / 1e9;
-	const double waiting = ls_gauges_waiting(&module->gauges);
-	const double served = fmax(0, offered - waiting);
-	const bool is_flood = ls_overload_hurries(
-		&module->state, offered, served, elapsed_s,
-		ls_overload_delay(&module->state, waiting, served / elapsed_s),
-		ls_overload_accept_target(&module->state,
-					  (double)module->policy->signals.accept_delay_ns / 1e9,
-					  module->gauges.queues.worst_most));
 	if (now_ns - module->sources_ns >= SOURCES_NS) {
 		module->sources_ns = now_ns;
 		module->heavy_after =
 			fair_rate(module, cpus, n, ls_plane_ticking_ns(module->host->plane));
 	}
-	if (is_flood || now_ns - module->stepped_ns + LOOK_NS / 2 >= PERIOD_NS)
+	if (is_flood(module, offered, now_ns) ||
+	    now_ns - module->stepped_ns + LOOK_NS / 2 >= PERIOD_NS)
 		step(module, &sums, now_ns);
 }
 

@@ -66,6 +66,12 @@ double ls_gauges_waiting(const struct ls_gauges *gauges)
 	return gauges->queues_why ? 0 : (double)gauges->queues.waiting;
 }
 
+double ls_gauges_probing(const struct ls_gauges *gauges, uint64_t now_ns)
+{
+	return ls_ask_is_busy(&gauges->probe) ? (double)(now_ns - gauges->probe.started_ns) / SECOND
+					      : 0;
+}
+
 static void miss(struct ls_measured *measured, enum ls_signal_id id, const char *why)
 {
 	snprintf(measured->why[id], LS_SIGNAL_WHY_BYTES, "%.*s", LS_SIGNAL_WHY_BYTES - 1, why);

@@ -59,6 +59,9 @@ void ls_gauges_look(struct ls_gauges *gauges, uint64_t now_ns);
 /* The longest wait of the accept queues as they were at the last look, in pieces of work. */
 double ls_gauges_waiting(const struct ls_gauges *gauges);
 
+/* How long a probe that is on its way has taken so far, in seconds; 0: none is. */
+double ls_gauges_probing(const struct ls_gauges *gauges, uint64_t now_ns);
+
 /* Ends the period: `elapsed_s` since the last end. */
 void ls_gauges_measure(struct ls_gauges *gauges, const struct ls_overload_state *state,
 		       uint64_t now_ns, double elapsed_s, struct ls_measured *ret);

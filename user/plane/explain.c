@@ -286,14 +286,19 @@ static void judge_class(struct ls_view *view, const struct ls_ledger *ledger, un
 	}
 	const bool panic = view->word & LS_WORD_PANIC && ask_panic(view, ret);
 	const bool overload = view->word & LS_WORD_OVERLOAD && ask_overload(view, ret);
+	const bool level =
+		view->word & LS_WORD_LEVEL &&
+		ls_view_level_refuses(view, class < LS_CLASSES ? &of[class] : NULL, ret->priority);
+	const bool overload_monitors = view->word & LS_WORD_OVERLOAD_MONITOR;
 	if (ret->limit >= 0)
 		refuse(view,
 		       ret->limits[ret->limit].place == LS_PLACE_CROWD ? LS_REASON_CROWD
 								       : LS_REASON_LIMIT,
 		       ret->class_monitors, ret);
-	else if (panic || overload)
-		refuse(view, panic ? LS_REASON_PANIC : LS_REASON_OVERLOAD, ret->class_monitors,
-		       ret);
+	else if (panic)
+		refuse(view, LS_REASON_PANIC, ret->class_monitors, ret);
+	else if (overload || level)
+		refuse(view, LS_REASON_OVERLOAD, ret->class_monitors || overload_monitors, ret);
 }
 
 static uint64_t left(uint64_t until, uint64_t now_ns)

@@ -56,4 +56,10 @@ struct ls_prefix ls_view_prefix(struct ls_address address, uint8_t family, uint8
 bool ls_view_limit(struct ls_view *view, const struct ls_limit_abi *limit, unsigned class_slot,
 		   struct ls_explain_limit *ret);
 
+/* ---- explain_level.c ---- */
+
+/* Whether breaker, level or guard of overload shedding refuses it; class NULL: it has none. */
+bool ls_view_level_refuses(const struct ls_view *view, const struct ls_class_abi *class,
+			   unsigned priority);
+
 #endif
