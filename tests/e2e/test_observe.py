@@ -283,7 +283,7 @@ def named_metrics(test):
 
 
 # Of modules that the policy may leave out.
-OPTIONAL = {"loadshed_overload_level", "loadshed_redis_up", "loadshed_sync_age_seconds"}
+OPTIONAL = {"loadshed_redis_up", "loadshed_sync_age_seconds"}
 
 
 @case("alerts: promtool accepts the rules, and they fire when they should")

@@ -58,6 +58,18 @@ struct ls_overload_module {
 	uint32_t offered[LS_LEVELS];
 	uint64_t admitted, admitted_tcp, refused_guard;
 	uint32_t heavy_after;
+	struct kept *kept; /* owned */
+};
+
+/*
+ * Counters as they are exported: they never go down while the process lives, though the kernel's begin anew when the last
+ * interface is detached.
+ */
+enum { COUNTS_ADMITTED, COUNTS_LEVEL, COUNTS_GUARD, COUNTS_BREAKER, COUNTS_MAX };
+
+struct kept {
+	uint64_t last[COUNTS_MAX][LS_PRIORITIES]; /* as read from the tables that are there */
+	uint64_t shown[COUNTS_MAX][LS_PRIORITIES];
 };
 
 /* ---- what the kernel counted ---- */
@@ -463,10 +475,16 @@ static int start(struct ls_module_host *host, void **ret_state, struct ls_error 
 
 	if (!module)
 		return ls_error_oom(error);
+	module->kept = calloc(1, sizeof(*module->kept));
+	if (!module->kept) {
+		free(module);
+		return ls_error_oom(error);
+	}
 	module->host = host;
 	module->timer = ls_loop_timer(host->loop, LOOK_NS, look, module);
 	if (module->timer < 0) {
 		const int code = -module->timer;
+		free(module->kept);
 		free(module);
 		return ls_error_set_errno(error, code, "cannot start a timer");
 	}
@@ -480,6 +498,7 @@ static void plane_changed(void *state)
 
 	forget_policy(module);
 	module->generation = 0;
+	memset(module->kept->last, 0, sizeof(module->kept->last));
 }
 
 static void stop(void *state)
@@ -488,31 +507,48 @@ static void stop(void *state)
 
 	ls_loop_timer_stop(module->host->loop, module->timer);
 	forget_policy(module);
+	free(module->kept);
 	free(module);
 }
 
 /* ---- metrics ---- */
 
-static void write_counts(const struct sums *sums, struct ls_metrics *metrics)
+static void keep_counts(struct kept *kept, const struct sums *sums)
 {
-	const struct {
-		const char *by;
-		const uint64_t *of;
-	} refused[] = { { "level", sums->refused_level },
-			{ "guard", sums->refused_guard },
-			{ "breaker", sums->refused_breaker } };
+	const uint64_t *const now[COUNTS_MAX] = {
+		[COUNTS_ADMITTED] = sums->admitted,
+		[COUNTS_LEVEL] = sums->refused_level,
+		[COUNTS_GUARD] = sums->refused_guard,
+		[COUNTS_BREAKER] = sums->refused_breaker,
+	};
+
+	for (int count = 0; count < COUNTS_MAX; count++)
+		for (unsigned p = 0; p < LS_PRIORITIES; p++) {
+			const uint64_t last = kept->last[count][p];
+			kept->shown[count][p] += now[count][p] - (now[count][p] < last ? 0 : last);
+			kept->last[count][p] = now[count][p];
+		}
+}
+
+static void write_counts(const struct kept *kept, struct ls_metrics *metrics)
+{
+	static const char *const by[COUNTS_MAX] = {
+		[COUNTS_LEVEL] = "level",
+		[COUNTS_GUARD] = "guard",
+		[COUNTS_BREAKER] = "breaker",
+	};
 
 	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_overload_admitted_total",
 			  "New work that was admitted, by priority.");
 	for (unsigned p = 0; p < LS_PRIORITIES; p++)
-		ls_metrics_integer(metrics, sums->admitted[p], "priority", ls_priority_names[p],
-				   NULL);
+		ls_metrics_integer(metrics, kept->shown[COUNTS_ADMITTED][p], "priority",
+				   ls_priority_names[p], NULL);
 	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_overload_refused_total",
 			  "New work that overload shedding refused, by priority and by what.");
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+	for (int count = COUNTS_LEVEL; count < COUNTS_MAX; count++)
 		for (unsigned p = 0; p < LS_PRIORITIES; p++)
-			ls_metrics_integer(metrics, refused[i].of[p], "priority",
-					   ls_priority_names[p], "by", refused[i].by, NULL);
+			ls_metrics_integer(metrics, kept->shown[count][p], "priority",
+					   ls_priority_names[p], "by", by[count], NULL);
 }
 
 static void write_signals(const struct ls_overload_module *module, struct ls_metrics *metrics)
@@ -547,17 +583,18 @@ void ls_overload_metrics(const struct ls_overload_module *module, struct ls_metr
 	unsigned n = 0;
 	struct sums sums;
 
-	if (!plane)
-		return;
 	ls_metrics_one(
 		metrics, LS_METRIC_GAUGE, "loadshed_overload_level",
 		"Part of all priority levels whose new work is refused: 0 nothing, 1 everything.",
-		ls_plane_level(plane, admit, &is_hand, &left_ns) ? ls_overload_height(admit) : 0);
-	const struct ls_offered *cpus = ls_plane_offered(plane, &n, NULL);
-	if (!cpus)
-		return;
-	add_up(cpus, n, &sums);
-	write_counts(&sums, metrics);
+		plane && ls_plane_level(plane, admit, &is_hand, &left_ns)
+			? ls_overload_height(admit)
+			: 0);
+	const struct ls_offered *cpus = plane ? ls_plane_offered(plane, &n, NULL) : NULL;
+	if (cpus) {
+		add_up(cpus, n, &sums);
+		keep_counts(module->kept, &sums);
+	}
+	write_counts(module->kept, metrics);
 	if (!module->policy)
 		return;
 	ls_metrics_one(metrics, LS_METRIC_GAUGE, "loadshed_overload_shedding",
