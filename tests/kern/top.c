@@ -32,7 +32,7 @@ struct round {
 struct sender {
 	unsigned cpu;
 	int program;
-	struct gen *gen;
+	struct ls_gen *gen;
 	struct round *rounds;
 	size_t n_rounds;
 };
@@ -48,12 +48,12 @@ static uint32_t per_round(unsigned heavy)
 static void *sender_main(void *context)
 {
 	struct sender *sender = context;
-	struct gen_config *config = gen_config(sender->gen);
-	struct gen_frame frame;
+	struct ls_gen_config *config = ls_gen_config(sender->gen);
+	struct ls_gen_frame frame;
 
 	gen_pin(sender->cpu);
 	gen_frame_make(&frame, 4, 17, 53, 0);
-	gen_frame_use(sender->gen, &frame);
+	ls_gen_frame_use(sender->gen, &frame);
 	while (!ended && sender->n_rounds < ROUNDS_MAX) {
 		config->sources = FLOOD_SOURCES;
 		config->base = 0x0A000000;
@@ -64,7 +64,7 @@ static void *sender_main(void *context)
 			gen_run(sender->gen, per_round(i));
 		}
 		sender->rounds[sender->n_rounds] =
-			(struct round){ gen_now_ns(), sender->n_rounds + 1 };
+			(struct round){ ls_gen_now_ns(), sender->n_rounds + 1 };
 		sender->n_rounds++;
 	}
 	return NULL;
@@ -152,8 +152,8 @@ int main(void)
 					      .gen = gen_open(),
 					      .rounds = calloc(ROUNDS_MAX, sizeof(struct round)) };
 		gen_target(senders[i].gen, senders[i].program);
-		gen_seed(senders[i].gen, i + 1);
-		gen_config(senders[i].gen)->spread = GEN_SPREAD;
+		ls_gen_seed(senders[i].gen, i + 1);
+		ls_gen_config(senders[i].gen)->spread = LS_GEN_SPREAD;
 		if (!senders[i].rounds ||
 		    pthread_create(&threads[i], NULL, sender_main, &senders[i]))
 			abort();
@@ -186,7 +186,7 @@ int main(void)
 	ls_top_fini(&reading);
 	ls_top_fini(&again);
 	for (unsigned i = 0; i < n; i++) {
-		gen_close(senders[i].gen);
+		ls_gen_close(senders[i].gen);
 		free(senders[i].rounds);
 	}
 	ls_plane_close(plane);
