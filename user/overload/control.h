@@ -70,7 +70,7 @@ struct ls_overload_input {
 	struct ls_signal signals[LS_SIGNAL_MAX];
 };
 
-#define LS_BUSY_PERIODS 5  /* of which M is the mean */
+#define LS_BUSY_PERIODS 15 /* of which M is the mean, at most */
 #define LS_PEAK_PERIODS 50 /* over which the guard remembers the largest M: 5 s */
 
 struct ls_overload_state {
