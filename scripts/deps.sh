@@ -66,6 +66,7 @@ rows_build() {
 		libyaml|has_lib yaml-0.1|libyaml-dev
 		libpcap|has_lib libpcap|libpcap-dev
 		jansson|has_lib jansson|libjansson-dev
+		hiredis|has_lib hiredis|libhiredis-dev
 	ROWS
 }
 

@@ -75,3 +75,11 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/twin/host.c $(FUZZ_SOURCES)
 .PHONY: vm
 vm: all
 	@tests/vm/run.sh
+
+
+# The fleet in one process: host only, no sanitizers, since it simulates a quarter of an hour of 1000 nodes.
+tools: $(BUILD)/tests/sim/cluster
+$(BUILD)/tests/sim/cluster: tests/sim/cluster.c user/cluster/ratio.c
+	@mkdir -p $(@D)
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $^ -lm
