@@ -43,7 +43,8 @@ enum ls_exit {
 	X(PROTOCOL, "protocol", "NAME")                                                            \
 	X(PORT, "port", "NUMBER")                                                                  \
 	X(FROM_PORT, "from-port", "NUMBER")                                                        \
-	X(FLAGS, "flags", "FLAG,…")
+	X(FLAGS, "flags", "FLAG,…")                                                                \
+	X(METRICS, "metrics", "ADDR")
 
 enum ls_option {
 #define LS_OPTION_ENUM(id, name, value) LS_OPTION_##id,

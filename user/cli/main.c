@@ -7,9 +7,24 @@
 #include <string.h>
 #include <time.h>
 
+#include "user/base/listen.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 #include "user/policy/check.h"
+#include "user/serve/serve.h"
+
+/* Here and not in a file of its own, because this is the one file of the folder that may know the controller. */
+static int cmd_serve(struct ls_cli *cli)
+{
+	const char *address = cli->values[LS_OPTION_METRICS];
+	struct ls_error error = LS_ERROR_INIT;
+	struct ls_listen listen;
+	const struct ls_serve_request request = { .instance = cli->instance, .listen = &listen };
+
+	if (ls_listen_parse(address ? address : LS_LISTEN_DEFAULT, &listen, &error) < 0)
+		return ls_cli_usage("--metrics: %s", error.text);
+	return ls_serve_run(&request, &error) < 0 ? ls_cli_fail(&error) : LS_EXIT_DONE;
+}
 
 #define MANY 1000 /* more arguments than that are a mistake of the shell's */
 
@@ -84,7 +99,9 @@ const struct ls_verb ls_verbs[] = {
 	  "capture -w drops.pcapng", NULL },
 	{ "events", "", 0, 0, 0, 0, true, "drops, bans and changes as they happen", "events",
 	  NULL },
-	{ "serve", "", 0, 0, 0, 0, false, "metrics, overload signals and cluster", "serve", NULL },
+	{ "serve", "", 0, 0, LS_BIT(METRICS), 0, false,
+	  "the controller, in the foreground: metrics, re-attaching, list files", "serve",
+	  cmd_serve },
 	{ "bench", "", 0, 0, 0, 0, false, "what this host can do", "bench", NULL },
 	{ "restore", "", 0, 0, LS_BIT(YES), 0, false, "attach again what was saved, at boot",
 	  "restore", ls_cmd_restore },

@@ -72,6 +72,7 @@ struct ls_plane {
 	bool is_sandbox;
 	bool is_replay;
 	char directory[PATH_MAX]; /* of the pins; "" for a sandbox */
+	uint64_t directory_inode; /* when they were opened */
 	int lock_fd;
 	/* Interfaces that were detached by this process: they are saved no longer. */
 	char forgotten[LS_STATE_INTERFACES][16];

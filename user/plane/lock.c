@@ -31,16 +31,30 @@ static void holder_of(int fd, char text[static 32])
 		snprintf(text, 32, "unknown");
 }
 
+void ls_plane_run_path(const char *instance, const char *suffix,
+		       char ret_path[static LS_PLANE_RUN_PATH])
+{
+	snprintf(ret_path, LS_PLANE_RUN_PATH, "%s/%s@%" PRIu64 ".%s", LS_LOCK_DIRECTORY, instance,
+		 ls_netns_inode(), suffix);
+}
+
+int ls_plane_run_make(struct ls_error *error)
+{
+	if (mkdir(LS_LOCK_DIRECTORY, 0700) < 0 && errno != EEXIST)
+		return ls_error_set_errno(error, errno, "cannot make '%s'", LS_LOCK_DIRECTORY);
+	return 0;
+}
+
 int ls_lock_take(const char *instance, struct ls_error *error)
 {
 	_cleanup_close_ int fd = -1;
-	char path[128], holder[32];
+	char path[LS_PLANE_RUN_PATH], holder[32];
 	const uint64_t deadline_ns = ls_now_monotonic() + LS_LOCK_WAIT_NS;
+	const int r = ls_plane_run_make(error);
 
-	if (mkdir(LS_LOCK_DIRECTORY, 0700) < 0 && errno != EEXIST)
-		return ls_error_set_errno(error, errno, "cannot make '%s'", LS_LOCK_DIRECTORY);
-	snprintf(path, sizeof(path), "%s/%s@%" PRIu64 ".lock", LS_LOCK_DIRECTORY, instance,
-		 ls_netns_inode());
+	if (r < 0)
+		return r;
+	ls_plane_run_path(instance, "lock", path);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return ls_error_set_errno(error, errno, "cannot open the lock '%s'", path);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -195,11 +196,26 @@ static int open_pin(const struct ls_plane *plane, enum ls_map map)
 	return fd < 0 ? -errno : fd;
 }
 
+/* 0: it cannot be looked at. */
+static uint64_t inode_of(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 ? status.st_ino : 0;
+}
+
+bool ls_plane_is_current(const struct ls_plane *plane)
+{
+	return plane->directory_inode && inode_of(plane->directory) == plane->directory_inode &&
+	       ls_plane_has_interfaces(plane);
+}
+
 int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error)
 {
 	bool is_other_layout = false;
 
-	if (access(plane->directory, F_OK) < 0 && errno == ENOENT)
+	plane->directory_inode = inode_of(plane->directory);
+	if (!plane->directory_inode && errno == ENOENT)
 		return LS_PLANE_E_ABSENT;
 	for (int map = 0; map < LS_MAP_MAX; map++) {
 		const int fd = open_pin(plane, map);

@@ -51,6 +51,19 @@ int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_p
 void ls_plane_close(struct ls_plane *plane);
 DEFINE_CLEANUP(struct ls_plane *, ls_plane_close);
 
+/*
+ * Whether its pins are still those of the instance: no after a last detach, and when another version has made
+ * the tables anew. Two cheap system calls. Whoever keeps a plane open asks often, for what it shows is then history, and
+ * the memory of tables that are gone stays until it is closed.
+ */
+bool ls_plane_is_current(const struct ls_plane *plane);
+
+/* A file of this instance and network namespace that means nothing after a reboot, and its directory. */
+#define LS_PLANE_RUN_PATH 128
+void ls_plane_run_path(const char *instance, const char *suffix,
+		       char ret_path[static LS_PLANE_RUN_PATH]);
+int ls_plane_run_make(struct ls_error *error);
+
 enum ls_plane_mode {
 	LS_PLANE_AUTO, /* native; generic only where the driver has no native mode */
 	LS_PLANE_NATIVE,
