@@ -10,6 +10,7 @@
 #include "kern/builtin.h"
 #include "kern/classify.h"
 #include "kern/count.h"
+#include "kern/events.h"
 #include "kern/judge.h"
 #include "kern/lists.h"
 
@@ -151,6 +152,7 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 	job->bytes = ls_is_replay ? ls_replay.wire_bytes : bytes;
 	job->factor = 0;
 	job->asking = 0;
+	job->shares = 0;
 	job->limit = LS_NO_LIMIT;
 	job->class_index = LS_NO_CLASS;
 
@@ -162,6 +164,7 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 						  : ls_walk(ctx, job));
 	ls_judge(cpu, parse);
 	ls_count(job, ctx->ingress_ifindex);
+	ls_event(ctx, job, has_frags);
 	if (ls_is_replay)
 		ls_report(job);
 	return job->verdict == LS_VERDICT_DROP ? XDP_DROP : XDP_PASS;

@@ -15,6 +15,8 @@
 
 #include "kern/cpu.h"
 #include "loadshed/control_abi.h"
+#include "loadshed/event_abi.h"
+#include "loadshed/hot_abi.h"
 #include "loadshed/ledger_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
@@ -55,7 +57,10 @@ LS_ARRAY(ls_ban_info, struct ls_ban_info, 1);
 LS_ARRAY(ls_counters, struct ls_counters, 1);
 LS_ARRAY(ls_ledger, struct ls_ledger, 1);
 LS_ARRAY(ls_state, struct ls_state, 1);
+LS_ARRAY(ls_hot, struct ls_hot, 1);
+LS_ARRAY(ls_hot_cpus, struct ls_hot_cpu, 1);
 LS_ARRAY(ls_retired, struct ls_counters, 1);
+LS_ARRAY(ls_events, struct ls_event_ring, 1);
 LS_ARRAY_OF_ARRAYS(ls_lists, 2, sizeof(struct ls_line));
 LS_ARRAY_OF_ARRAYS(ls_texts, 2, LS_TEXT_CHUNK);
 
@@ -77,6 +82,9 @@ struct ls_static ls_static;
 
 /* The control record, in a section of its own for the same reason. */
 struct ls_control ls_control SEC(".data.control");
+
+/* What the sampling of events counts: pinned nowhere, so it starts anew with each program. */
+struct ls_samples ls_samples[LS_CPUS] SEC(".data.samples");
 
 /* One packet's clock in and verdict out, for replay and tests; a live program never touches it. */
 struct ls_replay_abi ls_replay SEC(".data.replay");

@@ -29,7 +29,7 @@
 #define LS_HOT_TIME_SHIFT 20 /* about a millisecond */
 #define LS_HOT_F_MORE 1U     /* in `until`: look at ls_hot_more, too */
 #define LS_HOT_SCALE_ONE 65536U
-#define LS_HOT_SCALE_BITS_MAX 32
+#define LS_HOT_SCALE_MAX (1U << 28)
 
 /* One shared source. key as in the source table: 52 bits of hash, 12 of limit slot; 0: free. */
 struct ls_hot_way {
@@ -54,7 +54,7 @@ struct ls_hot_more {
 
 /* By limit slot: what holds for sources that are not shared (yet). */
 struct ls_hot_limit {
-	__u64 tau;	   /* burst in ticks while nodes share; 0: the limit's own */
+	__u64 tau;	   /* burst in ticks or count of a window that this node may give; 0: the limit's own */
 	__u32 scale;	   /* as above */
 	__u32 until;	   /* end of these two, as above, even; 0: none */
 	__u32 report_at;   /* count in an epoch that makes a source shared; 0: never */

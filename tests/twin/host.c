@@ -101,6 +101,7 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	ls_host_stop();
 	memset(&ls_control, 0, sizeof(ls_control));
 	memset(&ls_static, 0, sizeof(ls_static));
+	memset(ls_samples, 0, sizeof(ls_samples));
 	for (int i = 0; i < LS_HASH_KEYS; i++)
 		ls_control.hash_key[i] = splitmix(&seed) | 1;
 	for (uint32_t table = 0; table < LS_TABLES; table++) {
@@ -114,7 +115,10 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	host_map_new(&ls_strikes, sizeof(struct ls_strikes), sets);
 	host_map_new(&ls_bans, sizeof(struct ls_bans), sets);
 	host_map_new(&ls_ban_info, sizeof(struct ls_ban_info), sets);
+	host_map_new(&ls_hot, sizeof(struct ls_hot), 1);
+	host_map_new(&ls_hot_cpus, sizeof(struct ls_hot_cpu), cpus);
 	host_map_new(&ls_counters, sizeof(struct ls_counters), cpus);
+	host_map_new(&ls_events, sizeof(struct ls_event_ring), cpus);
 }
 
 void ls_host_stop(void)

@@ -21,6 +21,8 @@
 
 #include "loadshed/bounds.h"
 #include "loadshed/control_abi.h"
+#include "loadshed/event_abi.h"
+#include "loadshed/hot_abi.h"
 #include "loadshed/ledger_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
@@ -42,6 +44,9 @@
 	X(RETIRED, ls_retired)                                                                     \
 	X(LEDGER, ls_ledger)                                                                       \
 	X(TEXTS, ls_texts)                                                                         \
+	X(HOT, ls_hot)                                                                             \
+	X(HOT_CPUS, ls_hot_cpus)                                                                   \
+	X(EVENTS, ls_events)                                                                       \
 	X(STATE, ls_state)                                                                         \
 	X(CONTROL, data_control)
 
@@ -189,6 +194,9 @@ bool ls_pins_next_link(const char *directory, uint32_t *ret_ifindex);
 
 /* fd that holds the lock of the instance until it is closed; or negative with a line that names who has it. */
 int ls_lock_take(const char *instance, struct ls_error *error);
+
+/* The lock of the journal alone, held for microseconds; negative when it cannot be had at once. */
+int ls_lock_journal(const char *instance);
 
 /* ---- load.c ---- */
 

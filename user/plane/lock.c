@@ -20,6 +20,8 @@
 #define LS_LOCK_DIRECTORY "/run/loadshed"
 #define LS_LOCK_WAIT_NS 5000000000ULL
 #define LS_LOCK_PAUSE_NS 20000000L
+#define LS_JOURNAL_TRIES 100
+#define LS_JOURNAL_PAUSE_NS 1000000L
 
 static void holder_of(int fd, char text[static 32])
 {
@@ -45,22 +47,45 @@ int ls_plane_run_make(struct ls_error *error)
 	return 0;
 }
 
-int ls_lock_take(const char *instance, struct ls_error *error)
+/* The file of a lock of the instance, opened; negative with a line. */
+static int open_lock(const char *instance, const char *suffix, struct ls_error *error)
 {
-	_cleanup_close_ int fd = -1;
-	char path[LS_PLANE_RUN_PATH], holder[32];
-	const uint64_t deadline_ns = ls_now_monotonic() + LS_LOCK_WAIT_NS;
+	char path[LS_PLANE_RUN_PATH];
 	const int r = ls_plane_run_make(error);
 
 	if (r < 0)
 		return r;
-	ls_plane_run_path(instance, "lock", path);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	ls_plane_run_path(instance, suffix, path);
+	const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd < 0 ? ls_error_set_errno(error, errno, "cannot open the lock '%s'", path) : fd;
+}
+
+int ls_lock_journal(const char *instance)
+{
+	_cleanup_close_ int fd = open_lock(instance, "journal", NULL);
+
 	if (fd < 0)
-		return ls_error_set_errno(error, errno, "cannot open the lock '%s'", path);
+		return fd;
+	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+		if ((errno != EWOULDBLOCK && errno != EINTR) || i == LS_JOURNAL_TRIES)
+			return -EBUSY;
+		nanosleep(&(struct timespec){ .tv_nsec = LS_JOURNAL_PAUSE_NS }, NULL);
+	}
+	return TAKE_FD(fd);
+}
+
+int ls_lock_take(const char *instance, struct ls_error *error)
+{
+	_cleanup_close_ int fd = open_lock(instance, "lock", error);
+	char holder[32];
+	const uint64_t deadline_ns = ls_now_monotonic() + LS_LOCK_WAIT_NS;
+
+	if (fd < 0)
+		return fd;
 	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
-			return ls_error_set_errno(error, errno, "cannot lock '%s'", path);
+			return ls_error_set_errno(error, errno, "cannot lock instance '%s'",
+						  instance);
 		if (ls_now_monotonic() > deadline_ns) {
 			holder_of(fd, holder);
 			ls_error_set(

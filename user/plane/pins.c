@@ -358,6 +358,8 @@ int ls_pins_add_maps(const struct ls_plane *plane, const char *directory, struct
 	char path[PATH_MAX + 64];
 
 	for (int map = 0; map < LS_MAP_MAX; map++) {
+		if (plane->maps[map].fd < 0)
+			continue;
 		snprintf(path, sizeof(path), "%s/%s", directory, ls_map_name(map));
 		if (bpf_obj_pin(plane->maps[map].fd, path) < 0 && errno != EEXIST)
 			return ls_error_set_errno(error, errno, "cannot pin map '%s' at '%s'",

@@ -38,6 +38,12 @@ const char *ls_map_name(enum ls_map map)
 				      : names[map];
 }
 
+/* Maps that came after the first layout: a program without them goes on, and an upgrade makes them. */
+static bool is_optional(enum ls_map map)
+{
+	return map == LS_MAP_EVENTS || map == LS_MAP_HOT || map == LS_MAP_HOT_CPUS;
+}
+
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
 static uint32_t expected_bytes(enum ls_map map)
 {
@@ -57,6 +63,12 @@ static uint32_t expected_bytes(enum ls_map map)
 	case LS_MAP_COUNTERS:
 	case LS_MAP_RETIRED:
 		return sizeof(struct ls_counters);
+	case LS_MAP_EVENTS:
+		return sizeof(struct ls_event_ring);
+	case LS_MAP_HOT:
+		return sizeof(struct ls_hot);
+	case LS_MAP_HOT_CPUS:
+		return sizeof(struct ls_hot_cpu);
 	case LS_MAP_LEDGER:
 		return sizeof(struct ls_ledger);
 	case LS_MAP_STATE:
@@ -220,7 +232,7 @@ int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error)
 	for (int map = 0; map < LS_MAP_MAX; map++) {
 		const int fd = open_pin(plane, map);
 		if (fd == -ENOENT) {
-			is_other_layout = true;
+			is_other_layout = is_other_layout || !is_optional(map);
 			continue;
 		}
 		const int r = fd < 0 ? fd : ls_plane_adopt(plane, map, fd);

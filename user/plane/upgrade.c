@@ -85,6 +85,21 @@ static int links_update(struct links *links, int program_fd, struct ls_error *er
 	return 0;
 }
 
+/* Maps that the plane did not have because an older build made it: taken over from what was loaded, and pinned. */
+static int take_missing(struct ls_plane *plane, struct ls_plane *fresh, struct ls_error *error)
+{
+	bool is_missing = false;
+
+	for (int map = 0; map < LS_MAP_MAX; map++) {
+		if (plane->maps[map].fd >= 0)
+			continue;
+		plane->maps[map] = fresh->maps[map];
+		fresh->maps[map] = (struct ls_plane_map){ .fd = -1 };
+		is_missing = true;
+	}
+	return is_missing ? ls_pins_add_maps(plane, plane->directory, error) : 0;
+}
+
 int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 {
 	struct ls_plane fresh;
@@ -93,7 +108,9 @@ int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 				      .keep = plane };
 
 	ls_plane_init(&fresh, plane->instance, LS_PLANE_WRITE);
-	const int r = ls_load_object(&load, &fresh, error);
+	int r = ls_load_object(&load, &fresh, error);
+	if (r == 0)
+		r = take_missing(plane, &fresh, error);
 	if (r == 0)
 		plane->program_fd = TAKE_FD(fresh.program_fd);
 	ls_plane_fini(&fresh);
@@ -117,6 +134,10 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 				      .verbose = verbose,
 				      .keep = plane };
 	int r = ls_load_object(&load, &fresh, error);
+	/* Before the program runs, so that a process killed here leaves a ring that nobody writes, and not one that
+	 * nobody finds. */
+	if (r == 0)
+		r = take_missing(plane, &fresh, error);
 	if (r == 0)
 		r = links_open(plane->directory, &links, error);
 	if (r == 0)
