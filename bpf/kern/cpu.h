@@ -36,8 +36,8 @@ struct ls_pending {
 	__u8 at; /* LS_AT_* */
 	__u8 shared;
 	__u8 pad0;
-	__u32 hot;     /* entry of the side table, from 1; 0: none */
-	__u32 units;   /* packets, bytes or connections; set with hot_key */
+	__u32 hot;   /* entry of the side table, from 1; 0: none */
+	__u32 units; /* packets, bytes or connections; set with hot_key */
 	__u64 hot_key;
 };
 

@@ -160,8 +160,7 @@ __attribute__((noinline)) int ls_hot_thin(struct ls_job *job)
 			continue;
 		__u32 entry = pending->hot - 1;
 		struct ls_hot_count *count = &own->count[ls_bounded(entry, LS_HOT_ENTRIES)];
-		struct ls_hot_set *set =
-			&hot->sets[ls_bounded(entry / LS_HOT_WAYS, LS_HOT_SETS)];
+		struct ls_hot_set *set = &hot->sets[ls_bounded(entry / LS_HOT_WAYS, LS_HOT_SETS)];
 		count->offered += pending->units;
 		if (ls_hot_thins(LS_READ_ONCE(set->way[entry & (LS_HOT_WAYS - 1)].admit),
 				 &count->frac))

@@ -198,8 +198,7 @@ LS_INLINE int ls_limits_quick(struct ls_cpu *cpu, struct ls_class_abi *class)
 		if (!ls_bucket_take(state, job->now, cost, limit->tau, limit->clamp, &next))
 			return (int)LS_REFUSAL(i, LS_ASK_REFUSED);
 		if (way == LS_WAY_NONE) {
-			if (n == 1 && !job->shares &&
-			    ls_quick_claim(job, ways, set, key, next))
+			if (n == 1 && !job->shares && ls_quick_claim(job, ways, set, key, next))
 				return 0;
 			return ls_limits_many(job);
 		}

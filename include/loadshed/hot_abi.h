@@ -54,7 +54,7 @@ struct ls_hot_more {
 
 /* By limit slot: what holds for sources that are not shared (yet). */
 struct ls_hot_limit {
-	__u64 tau;	   /* burst in ticks or count of a window that this node may give; 0: the limit's own */
+	__u64 tau; /* burst in ticks or count of a window that this node may give; 0: the limit's own */
 	__u32 scale;	   /* as above */
 	__u32 until;	   /* end of these two, as above, even; 0: none */
 	__u32 report_at;   /* count in an epoch that makes a source shared; 0: never */
@@ -118,22 +118,22 @@ struct ls_hot_node {
 /* Written by serve once a round under `version` (odd while it writes), read by the verbs. */
 struct ls_hot_status {
 	__u32 version;
-	__u32 pid;	       /* of serve; 0: it ended in order */
-	__u64 beat_ns;	       /* CLOCK_MONOTONIC of the last look */
-	__u64 round_ns;	       /* CLOCK_MONOTONIC of the last answer; 0: none */
-	__u64 took_ns;	       /* that it took */
+	__u32 pid;	/* of serve; 0: it ended in order */
+	__u64 beat_ns;	/* CLOCK_MONOTONIC of the last look */
+	__u64 round_ns; /* CLOCK_MONOTONIC of the last answer; 0: none */
+	__u64 took_ns;	/* that it took */
 	__u64 period_ns;
-	__s64 clock_ns;	       /* store's clock minus this node's */
-	__u32 state;	       /* enum ls_link_state */
-	__u32 is_up;	       /* the store answers */
-	__u32 nodes;	       /* 0: never known */
-	__u32 keys;	       /* shared by this node */
+	__s64 clock_ns; /* store's clock minus this node's */
+	__u32 state;	/* enum ls_link_state */
+	__u32 is_up;	/* the store answers */
+	__u32 nodes;	/* 0: never known */
+	__u32 keys;	/* shared by this node */
 	__u64 rounds, failed, scripts_sent, foreign, lapsed_bans, shared_bans, dropped_keys;
-	__u64 error_ppm;       /* estimate: spread of debts over ten seconds, of the worst key */
-	char mode[16];	       /* standalone, sentinel, cluster */
+	__u64 error_ppm; /* estimate: spread of debts over ten seconds, of the worst key */
+	char mode[16];	 /* standalone, sentinel, cluster */
 	char node[64];
-	char store[128];       /* without its password */
-	char trouble[192];     /* "": none */
+	char store[128];   /* without its password */
+	char trouble[192]; /* "": none */
 	struct ls_hot_node node_list[LS_HOT_NODES];
 	__u64 pad0[9];
 };

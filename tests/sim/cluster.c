@@ -73,15 +73,16 @@ struct answer {
 	uint64_t epoch;
 };
 
-static struct answer store_round(struct store *store, double now_s, double period_s, double admitted,
-				 double offered)
+static struct answer store_round(struct store *store, double now_s, double period_s,
+				 double admitted, double offered)
 {
 	const double filter_s = LS_RATIO_FILTER * period_s, now = now_s + store->clock_off_s;
 
 	if (now > store->last_s)
 		store->demand *= exp(-(now - store->last_s) / filter_s);
 	else
-		store->tat_s -= store->last_s - now; /* the clock went back: the debt goes with it */
+		store->tat_s -=
+			store->last_s - now; /* the clock went back: the debt goes with it */
 	store->demand += offered / filter_s;
 	store->tat_s = fmax(store->tat_s, now) + admitted / RATE;
 	store->tat_s = fmin(store->tat_s, now + LS_RATIO_DEBT_CAP_S);
@@ -132,13 +133,14 @@ static void node_decide(const struct fleet *fleet, struct node *node, double now
 	/* The tester's test: the same controller with a correction as it must not be. */
 	if (ratio->is_known && (fleet->tuning.gain != 1 || fleet->tuning.target != 1)) {
 		const double t = ls_link_period(&node->link);
-		ratio->u = 1 + fleet->tuning.gain *
-				      (fleet->tuning.target * LS_RATIO_TARGET * t - ratio->debt_s) /
-				      (LS_RATIO_HORIZON * t);
+		ratio->u =
+			1 + fleet->tuning.gain *
+				    (fleet->tuning.target * LS_RATIO_TARGET * t - ratio->debt_s) /
+				    (LS_RATIO_HORIZON * t);
 		ratio->u = fmin(fmax(ratio->u, 0), LS_RATIO_U_MAX);
 	}
-	const struct ls_decision decision = ls_ratio_decide(ratio, &node->link, now_s, RATE,
-							    LS_LOSS_LOCAL, fleet->n_alive);
+	const struct ls_decision decision =
+		ls_ratio_decide(ratio, &node->link, now_s, RATE, LS_LOSS_LOCAL, fleet->n_alive);
 	node->admit = decision.admit >= 1 ? LS_HOT_ADMIT_ALL
 					  : (uint32_t)(decision.admit * 4294967295.0);
 	node->price = (uint64_t)((double)TICKS_PER_S / RATE / decision.share);
@@ -173,8 +175,8 @@ static void node_sync(struct fleet *fleet, struct node *node, double now_s)
 		double admitted, offered;
 		if (fleet->store.is_up) {
 			ls_ratio_report(&node->ratio, &admitted, &offered);
-			node->answer = store_round(&fleet->store, now_s, period_s, admitted,
-						   offered);
+			node->answer =
+				store_round(&fleet->store, now_s, period_s, admitted, offered);
 			node->is_answered = true;
 		} else {
 			node->is_lost = true;
@@ -476,9 +478,8 @@ static struct result measure(const struct scenario *scenario, unsigned n)
 	}
 	result.error_1s_mean = errors / (seconds - warm);
 	result.error_10s = worst_window(admitted, capacity, warm, seconds, 10);
-	result.error_60s = seconds - warm >= 60
-				   ? worst_window(admitted, capacity, warm, seconds, 60)
-				   : 0;
+	result.error_60s =
+		seconds - warm >= 60 ? worst_window(admitted, capacity, warm, seconds, 60) : 0;
 	result.false_drops = sum_offered > 0 ? 1 - sum / sum_offered : 0;
 	/* After a step at 10 s: until every second of three is within a tenth, and what was too much by then. */
 	result.settle_s = seconds;
@@ -512,14 +513,26 @@ static bool is_bad(const struct scenario *scenario, const struct result *result)
 	       exceeds(result->excess_s, scenario->excess_s);
 }
 
-#define T200 { .period_s = 0.2, .rtt_s = 0.004, .gain = 1, .target = 1 }
-#define T100 { .period_s = 0.1, .rtt_s = 0.004, .gain = 1, .target = 1 }
-#define FAR { .period_s = 0.2, .rtt_s = 0.1, .gain = 1, .target = 1 }
-#define WRONG { .period_s = 0.2, .rtt_s = 0.004, .gain = 5, .target = 0.2 }
+#define T200                                                                                       \
+	{                                                                                          \
+		.period_s = 0.2, .rtt_s = 0.004, .gain = 1, .target = 1                            \
+	}
+#define T100                                                                                       \
+	{                                                                                          \
+		.period_s = 0.1, .rtt_s = 0.004, .gain = 1, .target = 1                            \
+	}
+#define FAR                                                                                        \
+	{                                                                                          \
+		.period_s = 0.2, .rtt_s = 0.1, .gain = 1, .target = 1                              \
+	}
+#define WRONG                                                                                      \
+	{                                                                                          \
+		.period_s = 0.2, .rtt_s = 0.004, .gain = 5, .target = 0.2                          \
+	}
 
 static const struct scenario scenarios[] = {
-	{ "three times the limit, zipf", 72, 8, 3, shape_steady, .error_10s = .01, .error_60s = .005,
-	  .tuning = T200 },
+	{ "three times the limit, zipf", 72, 8, 3, shape_steady, .error_10s = .01,
+	  .error_60s = .005, .tuning = T200 },
 	{ "three times the limit, 100 ms away", 40, 8, 3, shape_steady, .error_10s = .01,
 	  .tuning = FAR },
 	{ "load hops between nodes", 72, 8, 2, shape_hop, .error_10s = .01, .error_60s = .005,
@@ -563,7 +576,8 @@ int main(int argc, char **argv)
 		for (size_t j = 0; j < 4; j++) {
 			/* The largest fleet only where it tells more than the hundred: it takes most of the time. */
 			if (sizes[j] < scenario->n_min ||
-			    (scenario->n_max && sizes[j] > scenario->n_max) || (sizes[j] == 1000 && !is_long && i > 2))
+			    (scenario->n_max && sizes[j] > scenario->n_max) ||
+			    (sizes[j] == 1000 && !is_long && i > 2))
 				continue;
 			const struct result result = measure(scenario, sizes[j]);
 			const bool bad = is_bad(scenario, &result);

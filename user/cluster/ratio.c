@@ -102,14 +102,14 @@ void ls_link_good(struct ls_link *link, double now_s, const struct ls_round *rou
 		link->stretch = fmax(link->stretch * STRETCH_BACK, 1);
 	}
 	/* From when it was sent, so that a slow answer does not slow the rounds down. */
-	link->next_s = fmax(now_s, now_s - round->took_s + ls_link_period(link) * (0.9 + 0.2 * random));
+	link->next_s =
+		fmax(now_s, now_s - round->took_s + ls_link_period(link) * (0.9 + 0.2 * random));
 }
 
 void ls_link_bad(struct ls_link *link, double now_s, double random)
 {
-	const double wait_s =
-		fmin(RETRY_FIRST_S * (double)(1U << (link->failed < 8 ? link->failed : 8)),
-		     RETRY_MAX_S);
+	const double wait_s = fmin(
+		RETRY_FIRST_S * (double)(1U << (link->failed < 8 ? link->failed : 8)), RETRY_MAX_S);
 
 	link->failed++;
 	link->slow = 0;
@@ -167,8 +167,8 @@ double ls_ratio_share(const struct ls_ratio *ratio)
 	return ratio->demand_mean > 0 ? clamp(ratio->own_mean / ratio->demand_mean, 0, 1) : 0;
 }
 
-void ls_ratio_answer(struct ls_ratio *ratio, const struct ls_link *link, double now_s, double debt_s,
-		     double demand)
+void ls_ratio_answer(struct ls_ratio *ratio, const struct ls_link *link, double now_s,
+		     double debt_s, double demand)
 {
 	const double period_s = ls_link_period(link);
 	const double u = 1 + (LS_RATIO_TARGET * period_s - debt_s) / (LS_RATIO_HORIZON * period_s);
@@ -202,9 +202,8 @@ static struct ls_decision decide_alone(const struct ls_ratio *ratio, const struc
 				       double now_s, double held, enum ls_loss loss, double nodes)
 {
 	const double away_s = now_s - link->last_good_s - LS_LINK_HOLD_S;
-	const double slid = link->was_good && ratio->is_known
-				    ? clamp(away_s / LS_LINK_SLIDE_S, 0, 1)
-				    : 1;
+	const double slid =
+		link->was_good && ratio->is_known ? clamp(away_s / LS_LINK_SLIDE_S, 0, 1) : 1;
 	const double end = loss == LS_LOSS_CLOSED ? 0 : 1;
 
 	return (struct ls_decision){
@@ -220,8 +219,7 @@ struct ls_decision ls_ratio_decide(struct ls_ratio *ratio, const struct ls_link 
 	struct ls_decision decision = { .admit = 1, .share = 1 };
 	const double period_s = ls_link_period(link);
 	const double demand = fmax(ratio->own_demand, ratio->demand);
-	const double excess_s =
-		ratio->debt_s - (LS_RATIO_TARGET + LS_RATIO_HORIZON) * period_s;
+	const double excess_s = ratio->debt_s - (LS_RATIO_TARGET + LS_RATIO_HORIZON) * period_s;
 
 	if (!ratio->is_known)
 		return link->state == LS_LINK_LOCAL
@@ -249,8 +247,7 @@ double ls_quota_ceiling(const struct ls_quota *quota)
 	const double nodes = fmax(quota->nodes, 1);
 	const double others = fmax(quota->all - quota->own_reported, 0);
 	/* Of a sliding window the kernel counts this node's last window itself. */
-	const double left = quota->limit - others - quota->own -
-			    quota->previous * quota->remaining;
+	const double left = quota->limit - others - quota->own - quota->previous * quota->remaining;
 	const double share = quota->share > 0 ? SHARE_BY_DEMAND * fmin(quota->share, 1) +
 							(1 - SHARE_BY_DEMAND) / nodes
 					      : 1 / nodes;

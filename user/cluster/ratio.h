@@ -26,6 +26,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "user/policy/policy.h"
+
 /* Multiples of the period. */
 #define LS_RATIO_FILTER 3.0  /* time constant of the filter of what is offered */
 #define LS_RATIO_TARGET 2.5  /* debt that is aimed at */
@@ -34,13 +36,6 @@
 
 #define LS_RATIO_DEBT_CAP_S 10.0 /* nobody is punished for longer */
 #define LS_RATIO_U_MAX 1.25
-
-/* What becomes of a limit while the store does not answer. */
-enum ls_loss {
-	LS_LOSS_LOCAL,	/* each node keeps to its share */
-	LS_LOSS_OPEN,	/* each node admits the whole limit */
-	LS_LOSS_CLOSED, /* nothing is admitted */
-};
 
 /* ---- the link: whether the store answers ---- */
 
@@ -58,15 +53,15 @@ extern const char *const ls_link_names[LS_LINK_STATES];
 
 struct ls_link {
 	enum ls_link_state state;
-	bool was_good;	      /* there was an answer, ever */
-	double last_good_s;   /* of the last one; valid with was_good */
+	bool was_good;	    /* there was an answer, ever */
+	double last_good_s; /* of the last one; valid with was_good */
 	double resume_until_s;
-	uint64_t epoch;	      /* of the store's data, from the last answer; 0: none */
-	double clock_s;	      /* the store's clock minus ours, from the last answer */
-	double agreed_s;      /* period that the nodes agreed on */
-	double stretch;	      /* what the circuit breaker makes of it: 1 and more */
+	uint64_t epoch;	       /* of the store's data, from the last answer; 0: none */
+	double clock_s;	       /* the store's clock minus ours, from the last answer */
+	double agreed_s;       /* period that the nodes agreed on */
+	double stretch;	       /* what the circuit breaker makes of it: 1 and more */
 	unsigned slow, failed; /* rounds in a row that took more than half a period, that failed */
-	double next_s;	      /* when the next round or try is due */
+	double next_s;	       /* when the next round or try is due */
 };
 
 void ls_link_init(struct ls_link *link, double period_s, double now_s);
@@ -80,8 +75,8 @@ void ls_link_tick(struct ls_link *link, double now_s);
 /* What a round's answer says beside the sources. */
 struct ls_round {
 	double took_s;
-	uint64_t epoch;	/* of the store's data */
-	double clock_s;	/* the store's clock minus ours; a jump of a second is a store that lost its data */
+	uint64_t epoch; /* of the store's data */
+	double clock_s; /* the store's clock minus ours; a jump of a second is a store that lost its data */
 };
 
 /*
@@ -119,9 +114,9 @@ struct ls_ratio {
 
 /* What the kernel is told. */
 struct ls_decision {
-	double admit;	    /* 0 to 1: the part that passes */
-	double share;	    /* above 0 to 1: the part of the limit that this node's own bucket has */
-	double blocked_s;   /* for how long nothing will pass; 0: not blocked */
+	double admit;	  /* 0 to 1: the part that passes */
+	double share;	  /* above 0 to 1: the part of the limit that this node's own bucket has */
+	double blocked_s; /* for how long nothing will pass; 0: not blocked */
 };
 
 /* Adds what was counted since the last call, `period_s` being the filter's unit. */
@@ -139,8 +134,8 @@ void ls_ratio_report(struct ls_ratio *ratio, double *ret_admitted, double *ret_o
 void ls_ratio_forget(struct ls_ratio *ratio);
 
 /* The store's answer to the last report: debt in seconds of the limit's rate, demand per second. */
-void ls_ratio_answer(struct ls_ratio *ratio, const struct ls_link *link, double now_s, double debt_s,
-		     double demand);
+void ls_ratio_answer(struct ls_ratio *ratio, const struct ls_link *link, double now_s,
+		     double debt_s, double demand);
 
 /* This node's part of what all nodes are offered, 0 to 1; 0: unknown. */
 double ls_ratio_share(const struct ls_ratio *ratio);
@@ -153,10 +148,11 @@ struct ls_decision ls_ratio_decide(struct ls_ratio *ratio, const struct ls_link 
 
 struct ls_quota {
 	double limit;
-	double own;	      /* this node's count in the window */
-	double all, previous; /* all nodes' counts, in the window and the one before, as last answered */
+	double own; /* this node's count in the window */
+	double all,
+		previous; /* all nodes' counts, in the window and the one before, as last answered */
 	double own_previous;
-	double own_reported;  /* of `all` */
+	double own_reported; /* of `all` */
 	double remaining; /* part of the window that is left, 0 to 1, for a sliding window; else 0 */
 	double share;	  /* this node's part of the demand; 0: unknown */
 	double nodes;

@@ -42,5 +42,6 @@ void ls_policy_free(struct ls_policy *policy)
 	for (size_t i = 0; i < policy->n_classes; i++)
 		match_fini(&policy->classes[i].match);
 	free(policy->classes);
+	free(policy->cluster.password_file);
 	free(policy);
 }
