@@ -18,9 +18,19 @@ ARCH_INCLUDE := $(shell $(CC) -print-multiarch 2>/dev/null)
 WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror
 CFLAGS ?= -O2 -g
 USER_CFLAGS := -std=gnu11 -D_GNU_SOURCE $(WARNINGS) -I. -Iinclude -Ibpf -isystem $(BUILD) -DLS_VERSION='"$(VERSION)"' -MMD -MP
-USER_LIBS := -lbpf -lelf -lz -lyaml -lpcap -ljansson -lhiredis -lm
+USER_LIBS = -lbpf -lelf -lz -lyaml -lpcap -ljansson $(REDIS_LIBS) -lm
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -Ibpf -Iinclude \
 	$(if $(ARCH_INCLUDE),-idirafter /usr/include/$(ARCH_INCLUDE)) -MMD -MP
+
+# TLS to a Redis where its library has it (hiredis 1.0; not the 0.14 of Debian 12).
+REDIS_TLS := $(shell pkg-config --exists hiredis_ssl 2>/dev/null && echo yes)
+REDIS_LIBS := -lhiredis $(if $(REDIS_TLS),-lhiredis_ssl -lssl -lcrypto)
+# Scripts go into the program as they are, and their names are their hashes.
+script_name = -DLS_$(1)_SHA1='"$(firstword $(shell sha1sum user/cluster/$(2).lua))"'
+STORE_CFLAGS := $(call script_name,ROUND,round) $(call script_name,BEAT,beat) $(call script_name,BANS,bans) \
+	$(if $(REDIS_TLS),-DLS_REDIS_TLS)
+$(BUILD)/user/cluster/store_redis.o $(BUILD)/asan/user/cluster/store_redis.o: $(wildcard user/cluster/*.lua)
+$(BUILD)/user/cluster/%.o $(BUILD)/asan/user/cluster/%.o: USER_CFLAGS += $(STORE_CFLAGS)
 
 USER_SOURCES := $(wildcard user/*/*.c)
 USER_OBJECTS := $(USER_SOURCES:%.c=$(BUILD)/%.o)

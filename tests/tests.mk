@@ -83,3 +83,10 @@ $(BUILD)/tests/sim/cluster: tests/sim/cluster.c user/cluster/ratio.c
 	@mkdir -p $(@D)
 	$(call say,TEST  $@)
 	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $^ -lm
+
+# Controllers against a real Redis: the program's own objects, without sanitizers.
+tools: $(BUILD)/tests/sim/swarm
+$(BUILD)/tests/sim/swarm: tests/sim/swarm.c $(BUILD)/libloadshed.a
+	@mkdir -p $(@D)
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $^ $(USER_LIBS)

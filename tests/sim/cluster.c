@@ -170,6 +170,8 @@ static void node_sync(struct fleet *fleet, struct node *node, double now_s)
 {
 	const double period_s = ls_link_period(&node->link);
 
+	if (!node->is_shared && fleet->store.is_up)
+		node->link.last_good_s = now_s; /* a beat a second says that the store answers */
 	ls_link_tick(&node->link, now_s);
 	if (node->is_sent && !node->is_answered && now_s >= node->store_s) {
 		double admitted, offered;
@@ -216,7 +218,10 @@ static void node_sync(struct fleet *fleet, struct node *node, double now_s)
 static bool node_admits(const struct fleet *fleet, struct node *node, double now_s)
 {
 	const uint64_t now = (uint64_t)((now_s + 100) * (double)TICKS_PER_S);
-	const uint64_t tau = (uint64_t)(fleet->burst_s * (double)TICKS_PER_S);
+	/* What the store has not answered about has a smaller burst, so that all nodes' together stay small. */
+	const double burst_s = node->ratio.is_known ? fleet->burst_s
+						    : fleet->burst_s / sqrt(fleet->n);
+	const uint64_t tau = (uint64_t)(burst_s * (double)TICKS_PER_S);
 	__u64 next = 0;
 
 	node->offered++;
@@ -331,7 +336,7 @@ static void shape_churn(struct fleet *fleet, double now_s, double *load)
 			const double weight = node->weight;
 			memset(node, 0, sizeof(*node));
 			node->weight = weight;
-			ls_link_init(&node->link, fleet->tuning.period_s, now_s);
+			ls_link_join(&node->link, fleet->tuning.period_s, now_s);
 			node_decide(fleet, node, now_s);
 		}
 		node->is_alive = is_alive;
@@ -403,7 +408,7 @@ static void fleet_make(struct fleet *fleet, unsigned n, const struct scenario *s
 		node->is_alive = true;
 		node->learned_s = -uniform();
 		node->frac = (uint32_t)random_bits();
-		ls_link_init(&node->link, fleet->tuning.period_s,
+		ls_link_join(&node->link, fleet->tuning.period_s,
 			     uniform() * fleet->tuning.period_s);
 		node_decide(fleet, node, 0);
 	}

@@ -55,6 +55,14 @@ void ls_link_init(struct ls_link *link, double period_s, double now_s)
 	link->next_s = now_s;
 }
 
+void ls_link_join(struct ls_link *link, double period_s, double now_s)
+{
+	ls_link_init(link, period_s, now_s);
+	link->state = LS_LINK_OK;
+	link->was_good = true;
+	link->last_good_s = now_s;
+}
+
 double ls_link_period(const struct ls_link *link)
 {
 	return link->agreed_s * link->stretch;
@@ -77,8 +85,9 @@ void ls_link_tick(struct ls_link *link, double now_s)
 void ls_link_good(struct ls_link *link, double now_s, const struct ls_round *round, double random)
 {
 	const double period_s = ls_link_period(link);
-	const bool has_other_data = link->epoch != round->epoch ||
-				    fabs(link->clock_s - round->clock_s) > CLOCK_JUMP_S;
+	const bool has_other_data = link->epoch && (link->epoch != round->epoch ||
+						    fabs(link->clock_s - round->clock_s) >
+							    CLOCK_JUMP_S);
 
 	ls_link_tick(link, now_s);
 	if (!link->was_good) {

@@ -65,6 +65,8 @@ struct ls_link {
 };
 
 void ls_link_init(struct ls_link *link, double period_s, double now_s);
+/* The same for a store that is known to answer: nothing is held or shared out until it has said something. */
+void ls_link_join(struct ls_link *link, double period_s, double now_s);
 
 /* The period in force: what was agreed, stretched by the breaker. */
 double ls_link_period(const struct ls_link *link);
