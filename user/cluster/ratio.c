@@ -13,8 +13,9 @@ const char *const ls_link_names[LS_LINK_STATES] = {
 
 /* Of the filters: three periods. Silence for that long is a gap. */
 #define GAP_PERIODS 3.0
+#define GAP_MIN_S 0.5 /* less is a busy machine */
 
-#define PERIOD_MIN_S 0.1
+#define PERIOD_MIN_S 0.2
 #define PERIOD_MAX_S 1.0
 #define STORE_PART 0.4 /* of one core of the store */
 #define ROUND_S 20e-6
@@ -76,7 +77,7 @@ void ls_link_tick(struct ls_link *link, double now_s)
 		return;
 	if (silent_s > LS_LINK_HOLD_S)
 		link->state = LS_LINK_LOCAL;
-	else if (silent_s > GAP_PERIODS * ls_link_period(link))
+	else if (silent_s > fmax(GAP_PERIODS * ls_link_period(link), GAP_MIN_S))
 		link->state = LS_LINK_HOLD;
 	else if (link->state == LS_LINK_RESUME && now_s >= link->resume_until_s)
 		link->state = LS_LINK_OK;
@@ -117,8 +118,9 @@ void ls_link_good(struct ls_link *link, double now_s, const struct ls_round *rou
 
 void ls_link_bad(struct ls_link *link, double now_s, double random)
 {
-	const double wait_s = fmin(
-		RETRY_FIRST_S * (double)(1U << (link->failed < 8 ? link->failed : 8)), RETRY_MAX_S);
+	const double again_s = RETRY_FIRST_S * (double)(1U << (link->failed < 8 ? link->failed : 8));
+	const double wait_s = link->failed ? fmin(again_s / 2, RETRY_MAX_S)
+					   : fmin(ls_link_period(link) / 2, RETRY_FIRST_S);
 
 	link->failed++;
 	link->slow = 0;

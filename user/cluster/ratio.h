@@ -87,12 +87,12 @@ struct ls_round {
  */
 void ls_link_good(struct ls_link *link, double now_s, const struct ls_round *round, double random);
 
-/* A round or a try failed: the next is due after 0.25, 0.5, then 1 s, with a jitter of 50 %. */
+/* A round or a try failed: the next is due after half a period, then 0.25, 0.5, 1 s, with a jitter of 50 %. */
 void ls_link_bad(struct ls_link *link, double now_s, double random);
 
 /*
  * The period that this many nodes with that many shared sources each want: so that they take 40 % of a core of the
- * store at most, at 20 us for a round and 4 us for a key (measured: tests/sim/swarm.c prints both), 0.1 s to 1 s.
+ * store at most, at 20 us for a round and 4 us for a key (measured: tests/sim/swarm.c prints both), 0.2 s to 1 s.
  */
 double ls_ratio_period(double nodes, double keys);
 
