@@ -116,7 +116,10 @@ LS_INLINE void ls_hot_look_at(struct ls_job *job, struct ls_class_abi *class, __
 	pending->hot = ls_hot_find(hot, key, job->now_ns, &more);
 	const struct ls_hot_limit *slot = &hot->limits[limit->slot & (LS_SLOTS - 1)];
 	if (!pending->hot) {
-		more = ls_hot_is_live(slot->until, job->now_ns);
+		__u32 until = LS_READ_ONCE(slot->until);
+		more = ls_hot_is_live(until, job->now_ns);
+		if (more && until & LS_HOT_F_CLOSED)
+			pending->hot = LS_HOT_CLOSED;
 		if (ls_hot_warm(slot, own, key, job->now_ns))
 			ls_hot_tell(job, i);
 	}
@@ -158,6 +161,8 @@ __attribute__((noinline)) int ls_hot_thin(struct ls_job *job)
 		struct ls_pending *pending = ls_pending_of(job, i);
 		if (!pending->hot)
 			continue;
+		if (pending->hot == LS_HOT_CLOSED)
+			return (int)LS_REFUSAL(i, LS_ASK_REFUSED);
 		__u32 entry = pending->hot - 1;
 		struct ls_hot_count *count = &own->count[ls_bounded(entry, LS_HOT_ENTRIES)];
 		struct ls_hot_set *set = &hot->sets[ls_bounded(entry / LS_HOT_WAYS, LS_HOT_SETS)];
@@ -183,7 +188,7 @@ __attribute__((noinline)) int ls_hot_settle(struct ls_job *job, __u32 refusal)
 		if (i >= n)
 			break;
 		struct ls_pending *pending = ls_pending_of(job, i);
-		if (!pending->hot)
+		if (!pending->hot || pending->hot == LS_HOT_CLOSED)
 			continue;
 		struct ls_hot_count *count =
 			&own->count[ls_bounded(pending->hot - 1, LS_HOT_ENTRIES)];

@@ -65,6 +65,8 @@ LS_INLINE void ls_hot_apply(const struct ls_hot *hot, const struct ls_limit_abi 
 {
 	__u32 scale = LS_HOT_SCALE_ONE;
 	__u64 ceiling = ~0ULL;
+	if (entry == LS_HOT_CLOSED)
+		return;
 	if (entry) {
 		__u32 index = (__u32)ls_bounded(entry - 1, LS_HOT_ENTRIES);
 		const struct ls_hot_set *set =

@@ -26,8 +26,10 @@
 #define LS_HOT_RING 256	 /* sources that a CPU can name between two looks of serve, 20 ms apart */
 
 #define LS_HOT_ADMIT_ALL 0xffffffffU
-#define LS_HOT_TIME_SHIFT 20 /* about a millisecond */
-#define LS_HOT_F_MORE 1U     /* in `until`: look at ls_hot_more, too */
+#define LS_HOT_TIME_SHIFT 20	  /* about a millisecond */
+#define LS_HOT_F_MORE 1U	  /* in `until`: look at ls_hot_more, too */
+#define LS_HOT_F_CLOSED 1U	  /* in `until` of a limit: nothing passes */
+#define LS_HOT_CLOSED 0xffffffffU /* instead of an entry: so says the limit */
 #define LS_HOT_SCALE_ONE 65536U
 #define LS_HOT_SCALE_MAX (1U << 28)
 

@@ -218,10 +218,7 @@ static void node_sync(struct fleet *fleet, struct node *node, double now_s)
 static bool node_admits(const struct fleet *fleet, struct node *node, double now_s)
 {
 	const uint64_t now = (uint64_t)((now_s + 100) * (double)TICKS_PER_S);
-	/* What the store has not answered about has a smaller burst, so that all nodes' together stay small. */
-	const double burst_s = node->ratio.is_known ? fleet->burst_s
-						    : fleet->burst_s / sqrt(fleet->n);
-	const uint64_t tau = (uint64_t)(burst_s * (double)TICKS_PER_S);
+	const uint64_t tau = (uint64_t)(fleet->burst_s * (double)TICKS_PER_S);
 	__u64 next = 0;
 
 	node->offered++;

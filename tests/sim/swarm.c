@@ -145,7 +145,7 @@ int main(int argc, char **argv)
 				continue;
 			rested = false;
 			node->looked_ns = now_ns;
-			const double weight = !hops ? node->weight / sum
+			const double weight = !hops		    ? node->weight / sum
 					      : i == second / 5 % n ? 1
 								    : 0;
 			for (unsigned k = 0; k < n_keys; k++) {
@@ -184,12 +184,13 @@ int main(int argc, char **argv)
 		for (unsigned j = s; s + 10 <= duration && j < s + 10; j++)
 			window += admitted[j];
 		if (s + 10 <= duration)
-			worst = fmax(worst, fabs(window / (10 * RATE * n_keys * fmin(load, 1)) - 1));
+			worst = fmax(worst,
+				     fabs(window / (10 * RATE * n_keys * fmin(load, 1)) - 1));
 	}
 	printf("{\"nodes\":%u,\"keys\":%u,\"error_10s\":%.5f,\"mean\":%.5f,\"refused\":%.5f,\"rounds\":%llu,\"failed\":%llu,\"foreign\":%llu,\"period_ms\":%llu,\"trouble\":\"%s\",\"admitted\":[",
-	       n, n_keys, worst, all / ((duration - 10) * RATE * n_keys) , 1 - all / all_offered,
-	       (unsigned long long)rounds, (unsigned long long)failed,
-	       (unsigned long long)foreign, (unsigned long long)period_ns / 1000000, trouble);
+	       n, n_keys, worst, all / ((duration - 10) * RATE * n_keys), 1 - all / all_offered,
+	       (unsigned long long)rounds, (unsigned long long)failed, (unsigned long long)foreign,
+	       (unsigned long long)period_ns / 1000000, trouble);
 	for (unsigned s = 0; s < duration; s++)
 		printf("%s%.0f", s ? "," : "", admitted[s]);
 	printf("]}\n");

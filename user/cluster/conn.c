@@ -308,7 +308,8 @@ void ls_conn_work(struct ls_conn *conn, uint64_t now_ns)
 		socklen_t code_length = sizeof(code);
 		if (getpeername(conn->fd, (struct sockaddr *)&peer, &length) == 0)
 			end_connect(conn, now_ns);
-		else if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &code, &code_length) == 0 && code)
+		else if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &code, &code_length) == 0 &&
+			 code)
 			fail(conn, "cannot connect", code);
 		else if (now_ns - conn->since_ns > CONNECT_NS)
 			ls_conn_close(conn, "cannot connect: no answer within a second");
@@ -341,7 +342,8 @@ bool ls_conn_send(struct ls_conn *conn, size_t n_words, const char *const *words
 void ls_conn_forget(struct ls_conn *conn, const void *data)
 {
 	for (unsigned i = 0; i < conn->count; i++) {
-		struct ls_conn_waiter *const waiter = &conn->queue[(conn->first + i) % LS_CONN_QUEUE];
+		struct ls_conn_waiter *const waiter =
+			&conn->queue[(conn->first + i) % LS_CONN_QUEUE];
 		if (waiter->data == data)
 			waiter->answer = NULL;
 	}

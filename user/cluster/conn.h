@@ -36,7 +36,7 @@ struct ls_conn {
 	enum ls_conn_state state;
 	struct ls_redis_url url; /* where to */
 	int epoll_fd;
-	int fd; /* of the socket, or of the look-up */
+	int fd;	   /* of the socket, or of the look-up */
 	int child; /* of the look-up; 0: none */
 	void *context;
 	bool wants_write;

@@ -86,9 +86,9 @@ void ls_link_tick(struct ls_link *link, double now_s)
 void ls_link_good(struct ls_link *link, double now_s, const struct ls_round *round, double random)
 {
 	const double period_s = ls_link_period(link);
-	const bool has_other_data = link->epoch && (link->epoch != round->epoch ||
-						    fabs(link->clock_s - round->clock_s) >
-							    CLOCK_JUMP_S);
+	const bool has_other_data = link->epoch &&
+				    (link->epoch != round->epoch ||
+				     fabs(link->clock_s - round->clock_s) > CLOCK_JUMP_S);
 
 	ls_link_tick(link, now_s);
 	if (!link->was_good) {
@@ -118,7 +118,8 @@ void ls_link_good(struct ls_link *link, double now_s, const struct ls_round *rou
 
 void ls_link_bad(struct ls_link *link, double now_s, double random)
 {
-	const double again_s = RETRY_FIRST_S * (double)(1U << (link->failed < 8 ? link->failed : 8));
+	const double again_s =
+		RETRY_FIRST_S * (double)(1U << (link->failed < 8 ? link->failed : 8));
 	const double wait_s = link->failed ? fmin(again_s / 2, RETRY_MAX_S)
 					   : fmin(ls_link_period(link) / 2, RETRY_FIRST_S);
 

@@ -37,10 +37,10 @@ enum ls_script {
 
 /* Part of an answer. */
 struct ls_reply;
-size_t ls_reply_count(const struct ls_reply *reply);				/* 0: no list */
-const struct ls_reply *ls_reply_at(const struct ls_reply *reply, size_t i);	/* NULL: none */
-int64_t ls_reply_integer(const struct ls_reply *reply, int64_t otherwise);	/* also of digits */
-const char *ls_reply_text(const struct ls_reply *reply);			/* "" : no text */
+size_t ls_reply_count(const struct ls_reply *reply);			    /* 0: no list */
+const struct ls_reply *ls_reply_at(const struct ls_reply *reply, size_t i); /* NULL: none */
+int64_t ls_reply_integer(const struct ls_reply *reply, int64_t otherwise);  /* also of digits */
+const char *ls_reply_text(const struct ls_reply *reply);		    /* "" : no text */
 
 /* What became of a call: `reply`, or NULL and why. took_ns: since it was made. */
 typedef void (*ls_store_fn)(void *data, const struct ls_reply *reply, const char *why,
@@ -78,7 +78,7 @@ unsigned ls_store_shards(const struct ls_store *store);
 const char *ls_store_tag(unsigned shard);
 
 struct ls_store_facts {
-	const char *mode; /* "standalone", "sentinel", "cluster"; "" : not known */
+	const char *mode;		/* "standalone", "sentinel", "cluster"; "" : not known */
 	char server[2 * LS_REDIS_TEXT]; /* that is used, or tried; without its password */
 	uint64_t scripts_sent, connects, redirects;
 };

@@ -39,7 +39,7 @@
 extern const char ls_script_round[], ls_script_beat[], ls_script_bans[];
 /* The text of a script ends with a NUL; its name is its SHA-1, which the Makefile computes. */
 #define EMBED(symbol, file)                                                                        \
-	__asm__(".pushsection .rodata\n.global " #symbol "\n" #symbol ":\n.incbin \"" file          \
+	__asm__(".pushsection .rodata\n.global " #symbol "\n" #symbol ":\n.incbin \"" file         \
 		"\"\n.byte 0\n.popsection\n")
 EMBED(ls_script_round, "user/cluster/round.lua");
 EMBED(ls_script_beat, "user/cluster/beat.lua");
@@ -341,7 +341,8 @@ static void on_master(void *data, const struct ls_reply *reply, const char *why)
 	if (!reply)
 		return;
 	if (why || ls_reply_count(reply) < 2) {
-		link_fail(link, why ? why : "it does not know that master; the URL's path names it");
+		link_fail(link,
+			  why ? why : "it does not know that master; the URL's path names it");
 		return;
 	}
 	/* Host and port come as text; the password is the one of the URL. */
@@ -536,7 +537,8 @@ static bool call_redirect(struct call *call, const char *why)
 static bool is_wrong_server(const char *why)
 {
 	return begins(why, "READONLY") || begins(why, "MASTERDOWN") || begins(why, "NOAUTH") ||
-	       begins(why, "WRONGPASS") || strstr(why, "script attempted to write against a replica");
+	       begins(why, "WRONGPASS") ||
+	       strstr(why, "script attempted to write against a replica");
 }
 
 static void on_answer(void *data, const struct ls_reply *reply, const char *why)
@@ -578,8 +580,7 @@ static void call_send(struct call *call)
 	if (words && lengths) {
 		snprintf(keys, sizeof(keys), "%zu", call->n_keys);
 		words[0] = call->is_whole ? "EVAL" : "EVALSHA";
-		words[1] = call->is_whole ? scripts[call->script].text
-					  : scripts[call->script].sha1;
+		words[1] = call->is_whole ? scripts[call->script].text : scripts[call->script].sha1;
 		words[2] = keys;
 		for (size_t i = 0; i < call->n_words; i++)
 			words[3 + i] = call->words[i];
@@ -712,10 +713,10 @@ static void look_for_server(struct ls_store *store)
 	bool is_trying = false;
 
 	for (size_t i = 0; i < LINKS; i++)
-		is_trying = is_trying ||
-			    (store->links[i].is_used &&
-			     store->links[i].conn.state != LS_CONN_CLOSED &&
-			     !(store->links[i].is_sentinel && store->links[i].is_ready));
+		is_trying =
+			is_trying ||
+			(store->links[i].is_used && store->links[i].conn.state != LS_CONN_CLOSED &&
+			 !(store->links[i].is_sentinel && store->links[i].is_ready));
 	if (is_trying || store->now_ns < store->retry_ns)
 		return;
 	/* Nobody is being tried: either it begins, or what was tried has failed. */
@@ -789,8 +790,8 @@ void ls_store_facts(const struct ls_store *store, struct ls_store_facts *ret)
 		.connects = store->connects,
 		.redirects = store->redirects,
 	};
-	ls_redis_url_format(link ? &link->conn.url : &store->urls[store->at_url],
-			    LS_SECRETS_MASKED, ret->server);
+	ls_redis_url_format(link ? &link->conn.url : &store->urls[store->at_url], LS_SECRETS_MASKED,
+			    ret->server);
 }
 
 bool ls_store_has_tls(void)

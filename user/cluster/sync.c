@@ -14,6 +14,7 @@
 #define ERROR_NS (10 * SECOND_NS)
 #define NAMES_MAX 256 /* bytes of a key's name */
 #define TEXT_MAX 40   /* of one argument */
+#define QUIET_PERIODS 3
 #define PERIOD_START_NS 200000000ULL
 
 struct round {
@@ -116,6 +117,7 @@ struct ls_sync_key *ls_sync_add(struct ls_sync *sync, const char *name)
 	key->decision = (struct ls_decision){ .admit = 1, .share = 1 };
 	key->ceiling = HUGE_VAL;
 	key->offered_ns = sync->now_ns;
+	key->is_new = true;
 	key->ratio.own_at_s = key->ratio.mean_at_s = seconds(sync->now_ns);
 	key->debt_low[0] = key->debt_low[1] = HUGE_VAL;
 	sync->keys[sync->n_keys++] = key;
@@ -158,8 +160,10 @@ void ls_sync_offer(struct ls_sync *sync, struct ls_sync_key *key, uint64_t now_n
 	const struct ls_link *const link = link_of(sync, key);
 
 	/* An outage: what was counted before this period is forgotten. */
-	if (link->state != LS_LINK_OK)
+	if (link->state != LS_LINK_OK && now_ns - key->forgot_ns >= sync->agreed_ns) {
+		key->forgot_ns = now_ns;
 		ls_ratio_forget(&key->ratio);
+	}
 	ls_ratio_count(&key->ratio, seconds(now_ns), ls_link_period(link), admitted, offered);
 	if (offered > 0)
 		key->offered_ns = now_ns;
@@ -185,8 +189,8 @@ static double window_share(const struct ls_sync *sync, const struct ls_sync_key 
 	return demand > 0 ? key->ratio.own_demand / demand : 0;
 }
 
-static void decide_window(struct ls_sync *sync, struct ls_sync_key *key,
-			  const struct ls_link *link, uint64_t wall_ns)
+static void decide_window(struct ls_sync *sync, struct ls_sync_key *key, const struct ls_link *link,
+			  uint64_t wall_ns)
 {
 	const bool is_lost = link->state == LS_LINK_LOCAL || key->is_foreign;
 	const bool is_answered = key->answered_number == key->window.number && key->answered_number;
@@ -300,14 +304,15 @@ static void add_window(struct ls_sync *sync, struct ls_sync_key *key, struct wor
 	if (!is_repeat) {
 		key->sent_before = key->before.number && key->before.own > key->before.reported;
 		const struct ls_sync_window *const of = key->sent_before ? &key->before
-									: &key->window;
+									 : &key->window;
 		key->sent = of->own > of->reported ? of->own - of->reported : 0;
 	}
 	words_number(words, -(double)key->window_ns / 1e6);
 	words_integer(words, key->sent);
 	words_number(words, offered);
-	words_integer(words, store_number(sync, key,
-					  key->sent_before ? key->before.number : key->window.number));
+	words_integer(words,
+		      store_number(sync, key,
+				   key->sent_before ? key->before.number : key->window.number));
 }
 
 static void add_bucket(struct ls_sync_key *key, struct words *words)
@@ -337,16 +342,17 @@ static void take_answer(struct ls_sync *sync, struct round *round, struct ls_syn
 
 	if (first < 0) {
 		ls_sync_key_name(sync, round->shard, key->name, name, sizeof(name));
-		snprintf(text, sizeof(text),
-			 "key '%.100s' holds something that is not loadshed's; remove it or change key_prefix",
-			 name);
+		snprintf(
+			text, sizeof(text),
+			"key '%.100s' holds something that is not loadshed's; remove it or change key_prefix",
+			name);
 		set_trouble(sync, text);
 		sync->n_foreign += !key->is_foreign;
 		key->is_foreign = true;
 		key->ratio.is_sent = false;
 		return;
 	}
-	key->is_foreign = false;
+	key->is_foreign = key->is_new = false;
 	if (!key->window_ns) {
 		track_debt(key, (double)first / 1e6);
 		ls_ratio_answer(&key->ratio, &round->link, now_s, (double)first / 1e6, demand);
@@ -413,6 +419,15 @@ static void on_round(void *data, const struct ls_reply *reply, const char *why, 
 		learn(sync, ls_reply_at(reply, n - 1));
 }
 
+/* Three rounds of silence, and nothing left to say: the store keeps it for as long as that matters. */
+static bool is_quiet(const struct ls_sync *sync, const struct ls_sync_key *key)
+{
+	return !key->is_new && !key->ratio.is_sent &&
+	       key->ratio.admitted + key->ratio.offered == 0 &&
+	       sync->now_ns - key->offered_ns > QUIET_PERIODS * sync->agreed_ns &&
+	       key->window.own == key->window.reported && key->before.own <= key->before.reported;
+}
+
 /* The keys of the round: of a repeated one those that are still there, with the same numbers. */
 static bool choose_keys(struct ls_sync *sync, struct round *round)
 {
@@ -432,7 +447,8 @@ static bool choose_keys(struct ls_sync *sync, struct round *round)
 	if (!round->keys)
 		return false;
 	for (size_t i = 0; i < sync->n_keys; i++)
-		if (sync->shards == 1 || shard_of(sync, sync->keys[i]) == round->shard)
+		if ((sync->shards == 1 || shard_of(sync, sync->keys[i]) == round->shard) &&
+		    !is_quiet(sync, sync->keys[i]))
 			round->keys[n++] = sync->keys[i];
 	round->n_keys = n;
 	return n > 0;
@@ -485,7 +501,8 @@ static void send_round(struct ls_sync *sync, struct round *round)
 			.data = round,
 		};
 		round->is_under_way = true;
-		const int r = words.failed ? -ENOMEM : ls_store_call(sync->store, &call, sync->now_ns);
+		const int r = words.failed ? -ENOMEM
+					   : ls_store_call(sync->store, &call, sync->now_ns);
 		if (r < 0) {
 			round->is_under_way = false;
 			round->is_repeat = true;
@@ -584,10 +601,10 @@ static void on_beat(void *data, const struct ls_reply *reply, const char *why, u
 static int send_beat(struct ls_sync *sync, bool leaves)
 {
 	char nodes[NAMES_MAX], period[NAMES_MAX], wanted[TEXT_MAX];
-	const double wanted_s = sync->config.period_ns
-					? seconds(sync->config.period_ns)
-					: ls_ratio_period(fmax(sync->nodes, 1),
-							  fmax((double)sync->n_keys, 1));
+	const double wanted_s =
+		sync->config.period_ns
+			? seconds(sync->config.period_ns)
+			: ls_ratio_period(fmax(sync->nodes, 1), fmax((double)sync->n_keys, 1));
 
 	ls_sync_key_name(sync, LS_STORE_COMMON, "nodes", nodes, sizeof(nodes));
 	ls_sync_key_name(sync, LS_STORE_COMMON, "period", period, sizeof(period));
@@ -646,6 +663,20 @@ bool ls_sync_work(struct ls_sync *sync, uint64_t now_ns, uint64_t wall_ns)
 	return true;
 }
 
+bool ls_sync_is_due(const struct ls_sync *sync, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < sync->shards; i++)
+		if (sync->rounds[i].has_sources && !sync->rounds[i].is_under_way &&
+		    seconds(now_ns) >= sync->rounds[i].link.next_s)
+			return true;
+	return false;
+}
+
+uint64_t ls_sync_rounds(const struct ls_sync *sync)
+{
+	return sync->n_rounds;
+}
+
 int ls_sync_fd(const struct ls_sync *sync)
 {
 	return ls_store_fd(sync->store);
@@ -682,7 +713,10 @@ void ls_sync_facts(const struct ls_sync *sync, struct ls_sync_facts *ret)
 	ret->failed = sync->n_failed;
 	ret->foreign = sync->n_foreign;
 	snprintf(ret->trouble, sizeof(ret->trouble), "%s",
-		 sync->trouble[0] ? sync->trouble : ret->is_up ? "" : why ? why : "");
+		 sync->trouble[0] ? sync->trouble
+		 : ret->is_up	  ? ""
+		 : why		  ? why
+				  : "");
 	for (size_t i = 0; i < sync->n_keys; i++) {
 		const struct ls_sync_key *const key = sync->keys[i];
 		const double low = fmin(key->debt_low[0], key->debt_low[1]);

@@ -35,13 +35,15 @@ struct ls_sync_key {
 	double limit;
 	struct ls_ratio ratio; /* of a window: only its demand */
 	struct ls_sync_window window, before;
-	double all, all_before; /* of the window, as last answered */
+	double all, all_before;	  /* of the window, as last answered */
 	uint64_t answered_number; /* that they are about */
 	uint64_t own_reported;	  /* of them */
 	uint64_t sent;		  /* under way */
 	bool sent_before;	  /* it is about `before` */
 	bool is_foreign;	  /* its key in the store holds something else */
 	uint64_t offered_ns;	  /* when something was last offered */
+	uint64_t forgot_ns;
+	bool is_new; /* nothing was ever answered about it */
 	/* Largest and smallest debt of this and of the last ten seconds: what the error was at most. */
 	double debt_low[2], debt_high[2];
 	/* What is decided; for a window the ceiling, HUGE_VAL for none. */
@@ -86,6 +88,11 @@ void ls_sync_hurry(struct ls_sync *sync, const struct ls_sync_key *key, uint64_t
  * counts are to be handed in and decisions read.
  */
 bool ls_sync_work(struct ls_sync *sync, uint64_t now_ns, uint64_t wall_ns);
+
+/* Whether a round will be sent by the next ls_sync_work(): then counts are to be handed in before. */
+bool ls_sync_is_due(const struct ls_sync *sync, uint64_t now_ns);
+/* Rounds that were answered, ever: when it grows, decisions are to be read. */
+uint64_t ls_sync_rounds(const struct ls_sync *sync);
 
 /* The decision of a key, now. */
 void ls_sync_decide(struct ls_sync *sync, struct ls_sync_key *key, uint64_t now_ns,
