@@ -18,7 +18,7 @@ ARCH_INCLUDE := $(shell $(CC) -print-multiarch 2>/dev/null)
 WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror
 CFLAGS ?= -O2 -g
 USER_CFLAGS := -std=gnu11 -D_GNU_SOURCE $(WARNINGS) -I. -Iinclude -Ibpf -isystem $(BUILD) -DLS_VERSION='"$(VERSION)"' -MMD -MP
-USER_LIBS = -lbpf -lelf -lz -lyaml -lpcap -ljansson $(REDIS_LIBS) -lm
+USER_LIBS = -lbpf -lelf -lz -lyaml -lpcap -ljansson -lseccomp $(REDIS_LIBS) -lm
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -Ibpf -Iinclude \
 	$(if $(ARCH_INCLUDE),-idirafter /usr/include/$(ARCH_INCLUDE)) -MMD -MP
 
@@ -92,11 +92,13 @@ $(BUILD)/loadshed.8: user/share/loadshed.8.in $(BUILD)/loadshed
 	$(BUILD)/loadshed __manual > $@.verbs
 	sed -e '/^@VERBS@$$/{r $@.verbs' -e 'd}' -e 's/@VERSION@/$(VERSION)/' $< > $@
 
-# The unit is written for the default PREFIX; that of an instance differs in two lines.
+# The units are written for the default PREFIX; those of an instance differ in a few words.
+UNITS = loadshed loadshed-serve
 UNIT_PATH = s|/usr/local/sbin/|$(PREFIX)/sbin/|
-UNIT_INSTANCE = s|/loadshed restore|/loadshed -I %i restore|; s|^Description=.*|& (instance %i)|
+UNIT_INSTANCE = s,/loadshed \(restore\|serve\),/loadshed -I %i \1,; s|^Description=.*|& (instance %i)|; \
+	/^\(Wants\|After\)=/s|loadshed\.service|loadshed@%i.service|
 INSTALLED = sbin/loadshed share/man/man8/loadshed.8 share/man/man5/loadshed-policy.5 \
-	lib/systemd/system/loadshed.service lib/systemd/system/loadshed@.service \
+	$(UNITS:%=lib/systemd/system/%.service) $(UNITS:%=lib/systemd/system/%@.service) \
 	share/bash-completion/completions/loadshed share/zsh/site-functions/_loadshed \
 	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/NEWS.md \
 	$(patsubst user/share/%,share/doc/loadshed/%,$(wildcard user/share/examples/*))
@@ -106,8 +108,11 @@ install: all $(BUILD)/loadshed.8
 	install -m 755 $(BUILD)/loadshed $(DESTDIR)$(PREFIX)/sbin/loadshed
 	install -m 644 $(BUILD)/loadshed.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 644 user/share/loadshed-policy.5 $(DESTDIR)$(PREFIX)/share/man/man5/
-	sed '$(UNIT_PATH)' user/share/loadshed.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/loadshed.service
-	sed '$(UNIT_PATH); $(UNIT_INSTANCE)' user/share/loadshed.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/loadshed@.service
+	for unit in $(UNITS); do \
+		sed '$(UNIT_PATH)' user/share/$$unit.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service && \
+		sed '$(UNIT_PATH); $(UNIT_INSTANCE)' user/share/$$unit.service \
+			> $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit@.service || exit 1; \
+	done
 	$(BUILD)/loadshed completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadshed
 	$(BUILD)/loadshed completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_loadshed
 	$(BUILD)/loadshed completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loadshed.fish

@@ -67,6 +67,7 @@ rows_build() {
 		libpcap|has_lib libpcap|libpcap-dev
 		jansson|has_lib jansson|libjansson-dev
 		hiredis|has_lib hiredis|libhiredis-dev
+		libseccomp|has_lib libseccomp|libseccomp-dev
 	ROWS
 }
 

@@ -16,6 +16,7 @@
  * and netlink, reading files, bpf().
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct ls_conditions;
@@ -28,6 +29,7 @@ struct ls_plane;
 struct ls_module_host {
 	struct ls_loop *loop;
 	const char *instance;
+	bool may_restore; /* what is saved is attached when nothing is; else it waits */
 	/*
 	 * Open for reading; NULL while nothing is attached. It is exchanged only between calls to modules, and
 	 * plane_changed() tells each at once. The old one is closed after all have been told: nothing
@@ -35,7 +37,7 @@ struct ls_module_host {
 	 */
 	struct ls_plane *plane;
 	const struct ls_listen *listen; /* where the HTTP listener goes (listen.h); NULL: nowhere */
-	const struct ls_facts *facts;	/* what the controller did and found (facts.h) */
+	struct ls_facts *facts; /* what the controller did and found (facts.h): for all to read */
 	struct ls_conditions *conditions; /* what `status` is to show as degraded (conditions.h) */
 };
 

@@ -113,6 +113,8 @@ int ls_cmd_stats(struct ls_cli *cli);
 int ls_cmd_explain(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);
 int ls_cmd_restore(struct ls_cli *cli);
+/* LS_EXIT_DONE when restoring would not cut the caller's own session; else a line was printed. */
+int ls_cmd_restore_guard(struct ls_cli *cli);
 int ls_cmd_version(struct ls_cli *cli);
 int ls_cmd_help(struct ls_cli *cli);
 int ls_cmd_manual(struct ls_cli *cli);

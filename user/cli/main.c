@@ -19,10 +19,12 @@ static int cmd_serve(struct ls_cli *cli)
 	const char *address = cli->values[LS_OPTION_METRICS];
 	struct ls_error error = LS_ERROR_INIT;
 	struct ls_listen listen;
-	const struct ls_serve_request request = { .instance = cli->instance, .listen = &listen };
+	struct ls_serve_request request = { .instance = cli->instance, .listen = &listen };
 
 	if (ls_listen_parse(address ? address : LS_LISTEN_DEFAULT, &listen, &error) < 0)
 		return ls_cli_usage("--metrics: %s", error.text);
+	/* Typed by hand in a session, it restores what is saved only if that leaves the session alone. */
+	request.may_restore = ls_cmd_restore_guard(cli) == LS_EXIT_DONE;
 	return ls_serve_run(&request, &error) < 0 ? ls_cli_fail(&error) : LS_EXIT_DONE;
 }
 

@@ -108,6 +108,8 @@ static const struct {
 	{ NULL, "protocol", "tcp, udp, icmp, icmpv6, sctp, gre, esp, or a number" },
 	{ NULL, "port", "the port it is sent to" },
 	{ NULL, "from-port", "the port it is sent from" },
+	{ NULL, "metrics",
+	  "where metrics and live page are: ADDRESS:PORT, [IPV6]:PORT, :PORT or none; default 127.0.0.1:9644" },
 	{ NULL, "flags", "TCP flags, such as syn,no-ack" },
 };
 

@@ -97,6 +97,11 @@ static pid_t parent_of(pid_t pid)
 
 uint64_t ls_netns_inode_oldest(void)
 {
+	/* Asked once: a process that lives long loses its ancestors, and what was saved must be found where it was. */
+	static uint64_t known;
+
+	if (known)
+		return known;
 	uint64_t oldest = ls_netns_inode();
 	pid_t pid = getpid();
 
@@ -104,6 +109,7 @@ uint64_t ls_netns_inode_oldest(void)
 		const uint64_t inode = namespace_inode(pid, "net");
 		oldest = inode ? inode : oldest;
 	}
+	known = oldest;
 	return oldest;
 }
 
@@ -199,6 +205,46 @@ int ls_pins_root(bool create, char ret_root[static PATH_MAX], struct ls_error *e
 	if (mkdir(ret_root, 0700) < 0 && errno != EEXIST)
 		return ls_error_set_errno(error, errno, "cannot make '%s'", ret_root);
 	return 0;
+}
+
+/*
+ * Moves this process into the mount namespace that has bpffs, where it stays in sight when the process through which it
+ * was found has ended, and without the right to look at others. Only where the rest is the same file system, as with
+ * `ip netns exec`. The working directory becomes the root.
+ */
+static void move_to_bpffs(pid_t outer)
+{
+	char path[64];
+	struct stat here, there;
+
+	snprintf(path, sizeof(path), "/proc/%d/root/", outer);
+	if (stat("/", &here) < 0 || stat(path, &there) < 0 || here.st_dev != there.st_dev ||
+	    here.st_ino != there.st_ino)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", outer);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		(void)setns(fd, CLONE_NEWNS);
+}
+
+int ls_plane_prepare(bool create, struct ls_error *error)
+{
+	char root[PATH_MAX], path[PATH_MAX];
+	bool is_here = false;
+	const int r = ls_pins_root(create, root, error);
+
+	(void)ls_netns_inode_oldest();
+	if (ls_pins_bpffs(path, &is_here) && !is_here)
+		move_to_bpffs(outer_process());
+	return r < 0 ? r : 0;
+}
+
+bool ls_plane_looks_outside(void)
+{
+	char path[PATH_MAX];
+	bool is_here = false;
+
+	return !ls_pins_bpffs(path, &is_here) || !is_here;
 }
 
 int ls_pins_path(const char *root, const char *instance, const char *suffix,

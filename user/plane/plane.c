@@ -218,8 +218,7 @@ static uint64_t inode_of(const char *path)
 
 bool ls_plane_is_current(const struct ls_plane *plane)
 {
-	return plane->directory_inode && inode_of(plane->directory) == plane->directory_inode &&
-	       ls_plane_has_interfaces(plane);
+	return plane->directory_inode && inode_of(plane->directory) == plane->directory_inode;
 }
 
 int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error)

@@ -58,6 +58,15 @@ DEFINE_CLEANUP(struct ls_plane *, ls_plane_close);
  */
 bool ls_plane_is_current(const struct ls_plane *plane);
 
+/*
+ * For a process that will live long and give its rights away: finds out now where things are, and moves to
+ * the mount namespace that has bpffs, if this one (of `ip netns exec`) has none; the working directory is / then. With `create`, mounts it where it is missing, which an
+ * attach would do later. Before the instance is opened. Negative with a line: there is no bpffs.
+ */
+int ls_plane_prepare(bool create, struct ls_error *error);
+/* Whether that did not work, so that pins are found only through other processes' namespaces (CAP_SYS_PTRACE). */
+bool ls_plane_looks_outside(void);
+
 /* A file of this instance and network namespace that means nothing after a reboot, and its directory. */
 #define LS_PLANE_RUN_PATH 128
 void ls_plane_run_path(const char *instance, const char *suffix,
@@ -139,7 +148,9 @@ struct ls_plane_status {
 	uint64_t confirm_ns;   /* left to confirm; 0: nothing is pending */
 	uint64_t off_ns;       /* left of `off`; 0: not off */
 	uint64_t panic_ns;     /* left of `panic`; 0: no panic */
-	uint64_t previous;     /* number of the generation that rollback goes to; 0: none */
+	int serve_pid;	       /* of the controller; 0: none runs */
+	uint64_t serve_since_ns;
+	uint64_t previous; /* number of the generation that rollback goes to; 0: none */
 	struct ls_plane_interface *interfaces; /* owned */
 	size_t n_interfaces;
 	char (*degraded)[LS_PLANE_NOTE_BYTES]; /* owned; one line each */

@@ -10,6 +10,8 @@
 
 #include <bpf/bpf.h>
 
+#include "user/plane/presence.h"
+
 struct ls_state_interface *ls_row_of(const struct ls_plane *plane, uint32_t ifindex)
 {
 	struct ls_state *state = ls_plane_state(plane);
@@ -68,15 +70,18 @@ void ls_rows_drop_pending(struct ls_plane *plane)
 	}
 }
 
-/* Takes out interfaces that have vanished. */
 void ls_rows_drop_dead(struct ls_plane *plane)
 {
 	struct ls_state *state = ls_plane_state(plane);
 
-	for (int i = 0; i < LS_STATE_INTERFACES; i++)
-		if (state->interfaces[i].ifindex &&
-		    !ls_row_is_alive(plane, &state->interfaces[i])) {
-			ls_plane_forget(plane, state->interfaces[i].name);
-			ls_row_drop(plane, &state->interfaces[i]);
-		}
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		struct ls_presence_row row;
+		if (!state->interfaces[i].ifindex)
+			continue;
+		ls_row_presence(plane, &state->interfaces[i], &row);
+		if (row.presence != LS_PRESENCE_VANISHED)
+			continue;
+		ls_plane_forget(plane, state->interfaces[i].name);
+		ls_row_drop(plane, &state->interfaces[i]);
+	}
 }

@@ -23,14 +23,21 @@
 #include "user/base/log.h"
 #include "user/base/loop.h"
 #include "user/base/module.h"
+#include "user/cluster/cluster.h"
 #include "user/plane/plane.h"
+#include "user/serve/modules.h"
 #include "user/serve/notify.h"
+#include "user/serve/sandbox.h"
 
 #define SECOND_NS 1000000000ULL
 #define OPEN_EVERY_NS 500000000ULL /* looking for an instance walks /proc in some namespaces */
 
 /* In the order of their start. Ends with a NULL. */
 static const struct ls_module *const modules[] = {
+	&ls_module_adopt,
+	&ls_module_reload,
+	&ls_module_watch,
+	&ls_module_cluster,
 	NULL,
 };
 #define MODULES (sizeof(modules) / sizeof(modules[0]) - 1)
@@ -234,6 +241,7 @@ static int start(struct serve *serve, struct ls_error *error)
 		r = start_loop(serve, error);
 	if (r < 0)
 		return r;
+	(void)ls_plane_prepare(false, NULL);
 	/* Whoever may not look at all ends here, and does not wait for what it will never see. */
 	r = ls_plane_open(serve->host.instance, LS_PLANE_READ, &serve->host.plane, error);
 	if (r == -EPERM)
@@ -245,7 +253,13 @@ static int start(struct serve *serve, struct ls_error *error)
 	}
 	if (serve->host.plane)
 		say_open(serve);
-	return start_modules(serve, error);
+	/* While this may still be done. Without it nothing can be restored, and a read-only bpffs is said by attach. */
+	if (!serve->host.plane && serve->host.may_restore && ls_plane_prepare(true, error) < 0) {
+		ls_log(LS_LOG_WARNING, "%s", error->text);
+		ls_error_clear(error);
+	}
+	r = start_modules(serve, error);
+	return r < 0 ? r : ls_sandbox_enter(error);
 }
 
 int ls_serve_run(const struct ls_serve_request *request, struct ls_error *error)
@@ -256,6 +270,7 @@ int ls_serve_run(const struct ls_serve_request *request, struct ls_error *error)
 	if (!serve)
 		return ls_error_oom(error);
 	serve->host.instance = request->instance;
+	serve->host.may_restore = request->may_restore;
 	serve->host.listen = request->listen->is_none ? NULL : request->listen;
 	serve->host.facts = &serve->facts;
 	serve->facts.start_ns = ls_loop_unix_ns();

@@ -7,12 +7,15 @@
  * packets before, after and without it.
  */
 
+#include <stdbool.h>
+
 struct ls_error;
 struct ls_listen;
 
 struct ls_serve_request {
 	const char *instance;
 	const struct ls_listen *listen; /* of the HTTP listener */
+	bool may_restore; /* false: what is saved would cut the caller's own session */
 };
 
 /* Until SIGTERM or SIGINT. 0, or negative with a line in `error`. */
