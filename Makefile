@@ -29,8 +29,6 @@ REDIS_LIBS := -lhiredis $(if $(REDIS_TLS),-lhiredis_ssl -lssl -lcrypto)
 script_name = -DLS_$(1)_SHA1='"$(firstword $(shell sha1sum user/cluster/$(2).lua))"'
 STORE_CFLAGS := $(call script_name,ROUND,round) $(call script_name,BEAT,beat) $(call script_name,BANS,bans) \
 	$(if $(REDIS_TLS),-DLS_REDIS_TLS)
-$(BUILD)/user/cluster/store_redis.o $(BUILD)/asan/user/cluster/store_redis.o: $(wildcard user/cluster/*.lua)
-$(BUILD)/user/cluster/%.o $(BUILD)/asan/user/cluster/%.o: USER_CFLAGS += $(STORE_CFLAGS)
 
 USER_SOURCES := $(wildcard user/*/*.c)
 USER_OBJECTS := $(USER_SOURCES:%.c=$(BUILD)/%.o)
@@ -52,6 +50,9 @@ all: $(BUILD)/loadshed
 $(BUILD)/loadshed: $(USER_OBJECTS)
 	$(call say,LINK  $@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(USER_LIBS)
+
+$(BUILD)/user/cluster/store_redis.o $(BUILD)/asan/user/cluster/store_redis.o: $(wildcard user/cluster/*.lua)
+$(BUILD)/user/cluster/%.o $(BUILD)/asan/user/cluster/%.o: USER_CFLAGS += $(STORE_CFLAGS)
 
 $(BUILD)/libloadshed.a: $(LIBRARY_OBJECTS)
 	$(Q)rm -f $@

@@ -111,6 +111,7 @@ int ls_cmd_off(struct ls_cli *cli);
 int ls_cmd_on(struct ls_cli *cli);
 int ls_cmd_stats(struct ls_cli *cli);
 int ls_cmd_explain(struct ls_cli *cli);
+int ls_cmd_cluster_status(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);
 int ls_cmd_restore(struct ls_cli *cli);
 /* LS_EXIT_DONE when restoring would not cut the caller's own session; else a line was printed. */

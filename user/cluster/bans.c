@@ -344,7 +344,6 @@ static void put_in_force(const struct ls_cluster_bans *bans)
 		_exit(1);
 	for (size_t i = 0; i < bans->n_changes; i++) {
 		const struct change *const change = &bans->changes[i];
-		const uint64_t now_ns = bans->now_ns;
 		if (change->is_removal) {
 			(void)ls_ban_del(plane, &change->prefix, &error);
 			continue;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -449,26 +450,25 @@ static void tell_people(struct cluster *cluster, const struct ls_sync_facts *fac
 
 /* ---- turns ---- */
 
-static void turn(void *data, uint64_t now_ns)
+/* What the store does, as it comes; returns whether a period has passed. */
+static bool work(struct cluster *cluster, uint64_t now_ns)
 {
-	struct cluster *const cluster = data;
-	struct ls_sync_facts facts;
-
-	if (!cluster->sync || !cluster->writer)
-		return;
-	read_news(cluster, now_ns);
-	if (ls_sync_is_due(cluster->sync, now_ns))
-		count_all(cluster, now_ns);
 	const bool is_period =
 		ls_sync_work(cluster->sync, now_ns, ls_hot_wall(cluster->host->plane));
 	const uint64_t rounds = ls_sync_rounds(cluster->sync);
+
 	if (is_period)
 		count_all(cluster, now_ns);
 	if (is_period || rounds != cluster->rounds)
 		decide_all(cluster, now_ns);
 	cluster->rounds = rounds;
-	if (!is_period)
-		return;
+	return is_period;
+}
+
+static void end_period(struct cluster *cluster, uint64_t now_ns)
+{
+	struct ls_sync_facts facts;
+
 	ls_sync_facts(cluster->sync, &facts);
 	set_limits(cluster, &facts);
 	if (cluster->bans)
@@ -477,11 +477,36 @@ static void turn(void *data, uint64_t now_ns)
 	tell_people(cluster, &facts, now_ns);
 }
 
+static void on_store(void *data, uint32_t events)
+{
+	struct cluster *const cluster = data;
+	const uint64_t now_ns = ls_loop_monotonic_ns();
+
+	(void)events;
+	if (cluster->sync && cluster->writer && work(cluster, now_ns))
+		end_period(cluster, now_ns);
+}
+
+static void turn(void *data, uint64_t now_ns)
+{
+	struct cluster *const cluster = data;
+
+	if (!cluster->sync || !cluster->writer)
+		return;
+	read_news(cluster, now_ns);
+	if (ls_sync_is_due(cluster->sync, now_ns))
+		count_all(cluster, now_ns);
+	if (work(cluster, now_ns))
+		end_period(cluster, now_ns);
+}
+
 /* ---- coming and going ---- */
 
 static void stop_sharing(struct cluster *cluster)
 {
 	drop_all(cluster);
+	if (cluster->sync)
+		ls_loop_remove(cluster->host->loop, ls_sync_fd(cluster->sync));
 	ls_sync_free(cluster->sync);
 	cluster->sync = NULL;
 	ls_cluster_bans_free(cluster->bans);
@@ -564,7 +589,10 @@ static int start_sharing(struct cluster *cluster, uint64_t now_ns)
 	if (rule->share_bans)
 		cluster->bans = ls_cluster_bans_new(cluster->host->instance);
 	take_over(cluster);
-	return ls_loop_timer_set(cluster->host->loop, cluster->timer, TURN_NS, TURN_NS);
+	const int added = ls_loop_add(cluster->host->loop, ls_sync_fd(cluster->sync), EPOLLIN,
+				      on_store, cluster);
+	return added < 0 ? added
+			 : ls_loop_timer_set(cluster->host->loop, cluster->timer, TURN_NS, TURN_NS);
 }
 
 /* The policy has changed, or what is attached. */

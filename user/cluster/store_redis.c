@@ -198,7 +198,7 @@ static void link_open(struct link *link)
 
 static void note(struct ls_store *store, const struct link *link, const char *why)
 {
-	char text[2 * LS_REDIS_TEXT];
+	char text[4 * LS_REDIS_TEXT];
 
 	snprintf(store->why, sizeof(store->why), "%.120s: %.120s",
 		 ls_redis_url_format(&link->conn.url, LS_SECRETS_MASKED, text), why);

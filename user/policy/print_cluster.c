@@ -7,7 +7,7 @@
 static void print_urls(struct ls_buffer *buffer, const struct ls_cluster_rule *cluster,
 		       enum ls_secrets secrets)
 {
-	char text[2 * LS_REDIS_TEXT];
+	char text[4 * LS_REDIS_TEXT];
 
 	ls_buffer_text(buffer, "  redis: [");
 	for (size_t i = 0; i < cluster->n_redis; i++) {

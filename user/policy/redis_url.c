@@ -160,14 +160,14 @@ static void encode(const char *text, char *to, size_t size)
 }
 
 char *ls_redis_url_format(const struct ls_redis_url *url, enum ls_secrets secrets,
-			  char text[static 2 * LS_REDIS_TEXT])
+			  char text[static 4 * LS_REDIS_TEXT])
 {
 	char user[3 * sizeof(url->user)], password[3 * sizeof(url->password)] = LS_REDIS_MASK;
 	uint8_t digest[LS_SHA256_BYTES];
 	const bool is_ipv6 = strchr(url->host, ':') != NULL;
 
 	if (url->path[0]) {
-		snprintf(text, 2 * LS_REDIS_TEXT, "unix:%s", url->path);
+		snprintf(text, 4 * LS_REDIS_TEXT, "unix:%s", url->path);
 		return text;
 	}
 	encode(url->user, user, sizeof(user));
@@ -177,7 +177,7 @@ char *ls_redis_url_format(const struct ls_redis_url *url, enum ls_secrets secret
 		ls_sha256(url->password, strlen(url->password), digest);
 		snprintf(password, sizeof(password), "*%02x%02x", digest[0], digest[1]);
 	}
-	snprintf(text, 2 * LS_REDIS_TEXT, "%s://%s%s%s%s%s%s%s:%u%s%s",
+	snprintf(text, 4 * LS_REDIS_TEXT, "%s://%s%s%s%s%s%s%s:%u%s%s",
 		 url->tls ? "rediss" : "redis", user, url->has_password ? ":" : "",
 		 url->has_password ? password : "", url->user[0] || url->has_password ? "@" : "",
 		 is_ipv6 ? "[" : "", url->host, is_ipv6 ? "]" : "", url->port,

@@ -37,7 +37,7 @@ enum ls_secrets {
 
 /* The URL as text; returns `text`. */
 char *ls_redis_url_format(const struct ls_redis_url *url, enum ls_secrets secrets,
-			  char text[static 2 * LS_REDIS_TEXT]);
+			  char text[static 4 * LS_REDIS_TEXT]);
 
 #define LS_REDIS_MASK "***"
 
