@@ -79,7 +79,7 @@ static void hand_over(struct node *node, unsigned n_keys, uint64_t now_ns, uint6
 		struct source *const source = &node->sources[k];
 		ls_sync_offer(node->sync, key, now_ns, source->admitted, source->offered);
 		source->admitted = source->offered = 0;
-		ls_sync_decide(node->sync, key, now_ns, wall_ns);
+		(void)ls_sync_decide(node->sync, key, now_ns, wall_ns);
 		source->admit = key->decision.admit >= 1
 					? LS_HOT_ADMIT_ALL
 					: (uint32_t)(key->decision.admit * 4294967295.0);

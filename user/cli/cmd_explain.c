@@ -159,10 +159,10 @@ static json_t *limits_json(const struct ls_explain_limit *limits, size_t n)
 		const struct ls_explain_limit *limit = &limits[i];
 		json_array_append_new(
 			list,
-			json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:s, s:I, s:b, s:b, s:s, s:o}", "name",
-				  limit->name, "per", per_name(limit->per), "key", limit->key,
-				  "remaining", (json_int_t)limit->remaining, "retry_after_seconds",
-				  seconds_json(limit->wait_ns), "count",
+			json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:s, s:I, s:b, s:b, s:s, s:o}",
+				  "name", limit->name, "per", per_name(limit->per), "key",
+				  limit->key, "remaining", (json_int_t)limit->remaining,
+				  "retry_after_seconds", seconds_json(limit->wait_ns), "count",
 				  ls_count_names[limit->count % LS_COUNT_MAX], "algorithm",
 				  ls_algorithm_names[limit->algorithm % LS_ALGORITHM_MAX], "of",
 				  (json_int_t)limit->ceiling, "counted", limit->is_charged,

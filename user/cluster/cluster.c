@@ -197,8 +197,12 @@ static struct ls_sync_key *share(struct cluster *cluster, const struct rule *rul
 	ls_hot_counts(cluster->writer, source->entry, &source->offered, &source->admitted);
 	if (key->window_ns)
 		resume_window(cluster, key);
-	/* Counted from now on; thinned when the store has said something. */
-	ls_hot_set(cluster->writer, source->entry, LS_HOT_ADMIT_ALL, HOLD_NS, NULL);
+	/*
+	 * Counted from now on; thinned when the store has said something. What an earlier process left holds until
+	 * then.
+	 */
+	if (!ls_hot_is_held(cluster->writer, source->entry))
+		ls_hot_set(cluster->writer, source->entry, LS_HOT_ADMIT_ALL, HOLD_NS, NULL);
 	return key;
 }
 
@@ -326,8 +330,8 @@ static void decide_all(struct cluster *cluster, uint64_t now_ns)
 
 	for (size_t i = 0; i < ls_sync_count(cluster->sync); i++) {
 		struct ls_sync_key *const key = ls_sync_at(cluster->sync, i);
-		ls_sync_decide(cluster->sync, key, now_ns, wall_ns);
-		tell_kernel(cluster, key);
+		if (ls_sync_decide(cluster->sync, key, now_ns, wall_ns))
+			tell_kernel(cluster, key);
 	}
 }
 

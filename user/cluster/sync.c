@@ -217,7 +217,7 @@ static void decide_window(struct ls_sync *sync, struct ls_sync_key *key, const s
 		key->ceiling = ls_quota_ceiling(&quota);
 }
 
-void ls_sync_decide(struct ls_sync *sync, struct ls_sync_key *key, uint64_t now_ns,
+bool ls_sync_decide(struct ls_sync *sync, struct ls_sync_key *key, uint64_t now_ns,
 		    uint64_t wall_ns)
 {
 	const struct round *const round = &sync->rounds[shard_of(sync, key)];
@@ -225,11 +225,14 @@ void ls_sync_decide(struct ls_sync *sync, struct ls_sync_key *key, uint64_t now_
 
 	if (key->is_foreign)
 		link.state = LS_LINK_LOCAL;
+	if (key->is_new && link.state != LS_LINK_LOCAL)
+		return false;
 	if (key->window_ns)
 		decide_window(sync, key, &link, wall_ns);
 	else
 		key->decision = ls_ratio_decide(&key->ratio, &link, seconds(now_ns), key->rate,
 						key->loss, sync->nodes);
+	return true;
 }
 
 /* ---- rounds ---- */
@@ -694,14 +697,20 @@ void ls_sync_facts(const struct ls_sync *sync, struct ls_sync_facts *ret)
 	*ret = sync->listed;
 	ret->state = LS_LINK_OK;
 	ret->is_up = ls_store_is_ready(sync->store, &why);
+	/* Without a source it is the beats that tell how long the store has been silent. */
+	const uint64_t silent_ns = sync->now_ns - sync->beat_good_ns;
 	if (!ret->is_up)
-		ret->state = LS_LINK_LOCAL;
+		ret->state = sync->beat_good_ns && seconds(silent_ns) < LS_LINK_HOLD_S
+				     ? LS_LINK_HOLD
+				     : LS_LINK_LOCAL;
+	bool is_beat = true;
 	for (unsigned i = 0; i < sync->shards; i++) {
 		const struct round *const round = &sync->rounds[i];
 		if (!round->has_sources)
 			continue;
-		if (round->link.state < ret->state)
+		if (round->link.state < ret->state || is_beat)
 			ret->state = round->link.state;
+		is_beat = false;
 		ret->is_up = ret->is_up && !round->link.failed;
 	}
 	ret->nodes = sync->nodes;

@@ -94,8 +94,8 @@ bool ls_sync_is_due(const struct ls_sync *sync, uint64_t now_ns);
 /* Rounds that were answered, ever: when it grows, decisions are to be read. */
 uint64_t ls_sync_rounds(const struct ls_sync *sync);
 
-/* The decision of a key, now. */
-void ls_sync_decide(struct ls_sync *sync, struct ls_sync_key *key, uint64_t now_ns,
+/* The decision of a key, now; false: there is none yet, since the store, which answers, has not said anything about it. */
+bool ls_sync_decide(struct ls_sync *sync, struct ls_sync_key *key, uint64_t now_ns,
 		    uint64_t wall_ns);
 
 int ls_sync_fd(const struct ls_sync *sync);

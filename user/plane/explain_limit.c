@@ -308,9 +308,8 @@ static void share(const struct ls_view *view, const struct ls_limit_abi *limit, 
 		}
 		return;
 	}
-	const uint32_t admit = view->hot->sets[(entry - 1) / LS_HOT_WAYS]
-				       .way[(entry - 1) % LS_HOT_WAYS]
-				       .admit;
+	const uint32_t admit =
+		view->hot->sets[(entry - 1) / LS_HOT_WAYS].way[(entry - 1) % LS_HOT_WAYS].admit;
 	const struct ls_hot_count *count = &view->hot_cpus[0].count[entry - 1];
 	for (uint32_t cpu = 1; cpu < view->n_cpus; cpu++)
 		if (view->hot_cpus[cpu].count[entry - 1].offered > count->offered)

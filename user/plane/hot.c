@@ -179,6 +179,12 @@ int ls_hot_claim(struct ls_hot_writer *writer, uint64_t key, const struct ls_hot
 	return free;
 }
 
+bool ls_hot_is_held(const struct ls_hot_writer *writer, int entry)
+{
+	return ls_hot_is_live(writer->hot->sets[entry / LS_HOT_WAYS].way[entry % LS_HOT_WAYS].until,
+			      ls_plane_now(writer->plane));
+}
+
 void ls_hot_release(struct ls_hot_writer *writer, int entry)
 {
 	__atomic_store_n(&way_of(writer, entry)->until, 0, __ATOMIC_RELEASE);

@@ -34,6 +34,8 @@ size_t ls_hot_news(struct ls_hot_writer *writer, struct ls_hot_news *ret, size_t
 
 /* An entry for the key, which may have one; -1: its set is full. Nothing holds for it yet. */
 int ls_hot_claim(struct ls_hot_writer *writer, uint64_t key, const struct ls_hot_news *subject);
+/* Whether something holds for the entry now, from an earlier writer. */
+bool ls_hot_is_held(const struct ls_hot_writer *writer, int entry);
 void ls_hot_release(struct ls_hot_writer *writer, int entry);
 /* What the entry holds for so long: `more` NULL for nothing more. */
 void ls_hot_set(struct ls_hot_writer *writer, int entry, uint32_t admit, uint64_t for_ns,
