@@ -553,7 +553,7 @@ static const struct scenario scenarios[] = {
 	  .error_1s_worst = .3, .tuning = T200 },
 	{ "store comes back empty", 40, 15, 3, shape_restart_empty, .error_1s_mean = .05,
 	  .error_1s_worst = .3, .tuning = T200 },
-	{ "store away for good", 75, 50, 3, shape_long_outage, .error_10s = .2, .tuning = T200 },
+	{ "store away for good", 75, 50, 3, shape_long_outage, .error_10s = .03, .tuning = T200 },
 	{ "store's clock jumps forward an hour", 40, 8, 3, shape_clock_jump, .error_10s = .06,
 	  .tuning = T200 },
 	{ "store's clock goes back 2 s", 40, 8, 3, shape_clock_back, .error_10s = .25,

@@ -168,6 +168,27 @@ void ls_host_publish(const struct ls_image *image, unsigned half)
 			 __ATOMIC_SEQ_CST);
 }
 
+struct ls_hot *ls_host_share(uint64_t until_ns)
+{
+	ls_control.hot_until = until_ns;
+	return host_elements(&ls_hot);
+}
+
+struct ls_hot_cpu *ls_host_shares(void)
+{
+	return host_elements(&ls_hot_cpus);
+}
+
+uint64_t ls_host_source_key(uint32_t source, unsigned half, unsigned class_index, unsigned limit)
+{
+	const struct ls_class_abi *class =
+		&ls_static.tables.classes[half * LS_CLASSES + class_index];
+	const struct ls_packet packet = { .family = 4, .source = { .low = source } };
+	struct ls_hash hash =
+		ls_hash_source(ls_control.hash_key, class->slot, LS_ABI_PER_SOURCE, &packet);
+	return ls_hash_key(hash, class->limit[limit].slot);
+}
+
 void ls_host_set_epoch(uint64_t now_ns, uint64_t wall_ns)
 {
 	ls_control.epoch_ns = now_ns;

@@ -165,12 +165,18 @@ void ls_ratio_forget(struct ls_ratio *ratio)
 	ratio->admitted = ratio->offered = 0;
 }
 
+/*
+ * Both are read just after this node's own report, when its part of either filter is at its peak: by x / (1 - exp(-x)) above
+ * its mean, x = T / filter = 1/3.
+ */
 static void learn_share(struct ls_ratio *ratio, double now_s)
 {
+	const double peak = 1 - LS_RATIO_FILTER * (1 - exp(-1 / LS_RATIO_FILTER));
+	const double excess = ratio->own_demand * peak;
 	const double part = 1 - exp(-(now_s - ratio->mean_at_s) / SHARE_TIME_S);
 
-	ratio->own_mean += (ratio->own_demand - ratio->own_mean) * part;
-	ratio->demand_mean += (ratio->demand - ratio->demand_mean) * part;
+	ratio->own_mean += (ratio->own_demand - excess - ratio->own_mean) * part;
+	ratio->demand_mean += (ratio->demand - excess - ratio->demand_mean) * part;
 	ratio->mean_at_s = now_s;
 }
 

@@ -34,11 +34,7 @@
 
 /* In the order of their start. Ends with a NULL. */
 static const struct ls_module *const modules[] = {
-	&ls_module_adopt,
-	&ls_module_reload,
-	&ls_module_watch,
-	&ls_module_cluster,
-	NULL,
+	&ls_module_adopt, &ls_module_reload, &ls_module_watch, &ls_module_cluster, NULL,
 };
 #define MODULES (sizeof(modules) / sizeof(modules[0]) - 1)
 
