@@ -18,7 +18,7 @@ ARCH_INCLUDE := $(shell $(CC) -print-multiarch 2>/dev/null)
 WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror
 CFLAGS ?= -O2 -g
 USER_CFLAGS := -std=gnu11 -D_GNU_SOURCE $(WARNINGS) -I. -Iinclude -Ibpf -isystem $(BUILD) -DLS_VERSION='"$(VERSION)"' -MMD -MP
-USER_LIBS = -lbpf -lelf -lz -lyaml -lpcap -ljansson -lseccomp $(REDIS_LIBS) -lm
+USER_LIBS = -lbpf -lelf -lz -lyaml -lpcap -ljansson -lmicrohttpd -lncurses -ltinfo -lseccomp $(REDIS_LIBS) -lm
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -Ibpf -Iinclude \
 	$(if $(ARCH_INCLUDE),-idirafter /usr/include/$(ARCH_INCLUDE)) -MMD -MP
 
@@ -73,6 +73,14 @@ $(BUILD)/loadshed.skel.h: $(BUILD)/loadshed.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $< name ls_skeleton > $@.tmp
 	$(Q)mv $@.tmp $@
 
+# The live page as an array, so that the program is one file.
+$(BUILD)/page.h: user/observe/page.html
+	@mkdir -p $(@D)
+	@{ echo 'static const unsigned char ls_page[] = {'; od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@.tmp
+	@mv $@.tmp $@
+
+$(BUILD)/user/observe/observe.o $(BUILD)/asan/user/observe/observe.o: $(BUILD)/page.h
+
 demo:
 	@scripts/deps.sh demo
 	@$(MAKE) --no-print-directory all tools
@@ -102,6 +110,7 @@ INSTALLED = sbin/loadshed share/man/man8/loadshed.8 share/man/man5/loadshed-poli
 	$(UNITS:%=lib/systemd/system/%.service) $(UNITS:%=lib/systemd/system/%@.service) \
 	share/bash-completion/completions/loadshed share/zsh/site-functions/_loadshed \
 	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/NEWS.md \
+	share/loadshed/grafana/loadshed.json share/loadshed/alerts/loadshed.rules.yml \
 	$(patsubst user/share/%,share/doc/loadshed/%,$(wildcard user/share/examples/*))
 
 install: all $(BUILD)/loadshed.8
@@ -118,6 +127,8 @@ install: all $(BUILD)/loadshed.8
 	$(BUILD)/loadshed completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_loadshed
 	$(BUILD)/loadshed completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loadshed.fish
 	install -m 644 user/share/guide.md user/share/NEWS.md $(DESTDIR)$(PREFIX)/share/doc/loadshed/
+	install -m 644 user/share/grafana/loadshed.json $(DESTDIR)$(PREFIX)/share/loadshed/grafana/
+	install -m 644 user/share/alerts/loadshed.rules.yml $(DESTDIR)$(PREFIX)/share/loadshed/alerts/
 	install -m 644 user/share/examples/* $(DESTDIR)$(PREFIX)/share/doc/loadshed/examples/
 	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 

@@ -40,6 +40,9 @@ has_clang() {
 	[ "${version%%.*}" -ge 14 ]
 }
 
+# Ubuntu's package of that name is a snap, which cannot run in a lab: any other browser of that family will do.
+has_chromium() { has chromium || has chromium-browser || has google-chrome; }
+
 # Ubuntu's bpftool is a script that looks for the one of the running kernel; any other works as well.
 has_bpftool() {
 	local tool
@@ -67,6 +70,8 @@ rows_build() {
 		libpcap|has_lib libpcap|libpcap-dev
 		jansson|has_lib jansson|libjansson-dev
 		hiredis|has_lib hiredis|libhiredis-dev
+		ncurses|has_lib ncurses|libncurses-dev
+		libmicrohttpd|has_lib libmicrohttpd|libmicrohttpd-dev
 		libseccomp|has_lib libseccomp|libseccomp-dev
 	ROWS
 }
@@ -91,9 +96,12 @@ rows_check() {
 		nft|has nft|nftables
 		iptables|has iptables|iptables
 		tc|has tc|iproute2
+		?promtool|has promtool|prometheus
+		?chromium|has_chromium|chromium
 		?strace|has strace|strace
 		?setpriv|has setpriv|util-linux
 		?mandoc|has mandoc|mandoc
+		?tmux|has tmux|tmux
 		?zsh|has zsh|zsh
 		?fish|has fish|fish
 		?clang 16|has clang-16|clang-16

@@ -80,7 +80,9 @@ struct ls_cpu {
 	__u64 run_start_ns;
 	__u32 clock_reuse; /* packets that may still be judged by this reading */
 	__u32 run_packets;
-	__u64 pad1[4];
+	__u32 top_skip; /* packets until `top` looks at one */
+	__u32 pad0;
+	__u64 pad1[3];
 	struct ls_job job;
 	struct ls_pending pending[LS_PENDINGS];
 };

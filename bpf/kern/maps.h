@@ -21,6 +21,7 @@
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
 #include "loadshed/tables_abi.h"
+#include "loadshed/top_abi.h"
 
 /* The inner map is a template only: the loader makes real ones of the size that a policy needs. Sizes
  * instead of types: clang 14 leaves a type that only a template names undefined. */
@@ -55,6 +56,7 @@ LS_ARRAY(ls_strikes, struct ls_strikes, 1);
 LS_ARRAY(ls_bans, struct ls_bans, 1);
 LS_ARRAY(ls_ban_info, struct ls_ban_info, 1);
 LS_ARRAY(ls_counters, struct ls_counters, 1);
+LS_ARRAY(ls_top, struct ls_top, 1);
 LS_ARRAY(ls_ledger, struct ls_ledger, 1);
 LS_ARRAY(ls_state, struct ls_state, 1);
 LS_ARRAY(ls_hot, struct ls_hot, 1);

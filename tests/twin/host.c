@@ -32,6 +32,14 @@ static struct host_map lists[2]; /* the inner maps, which are their own "map" */
 static uint64_t clock_ns, jiffies;
 static __thread unsigned this_cpu;
 
+static uint64_t splitmix(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}
+
 void *bpf_map_lookup_elem(const void *map, const void *key)
 {
 	uint32_t index;
@@ -58,6 +66,13 @@ __u64 bpf_ktime_get_ns(void)
 __u64 bpf_jiffies64(void)
 {
 	return __atomic_load_n(&jiffies, __ATOMIC_RELAXED);
+}
+
+/* From one seed on each thread, so that a run can be repeated. */
+__u32 bpf_get_prandom_u32(void)
+{
+	static __thread uint64_t state = 1;
+	return (__u32)splitmix(&state);
 }
 
 __u32 bpf_get_smp_processor_id(void)
@@ -88,14 +103,6 @@ static void *host_map_new(const void *map, size_t bytes, uint32_t count)
 	return elements;
 }
 
-static uint64_t splitmix(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
-}
-
 void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 {
 	ls_host_stop();
@@ -119,6 +126,7 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	host_map_new(&ls_hot_cpus, sizeof(struct ls_hot_cpu), cpus);
 	host_map_new(&ls_counters, sizeof(struct ls_counters), cpus);
 	host_map_new(&ls_events, sizeof(struct ls_event_ring), cpus);
+	host_map_new(&ls_top, sizeof(struct ls_top), cpus);
 }
 
 void ls_host_stop(void)

@@ -101,3 +101,25 @@ size_t ls_host_addresses(struct ls_host_address *list, size_t room)
 	count = add_gateways6(list, count, room);
 	return add_resolvers(list, count, room);
 }
+
+static const char *const no_clients[] = { "0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3",
+					  "::/96",     "fe80::/10",   "ff00::/8" };
+
+void ls_host_guard_init(struct ls_host_guard *guard)
+{
+	guard->n_host = ls_host_addresses(guard->host, LS_HOST_ADDRESSES);
+}
+
+const char *ls_host_danger(const struct ls_host_guard *guard, const struct ls_prefix *prefix)
+{
+	struct ls_prefix none;
+
+	for (size_t i = 0; i < sizeof(no_clients) / sizeof(no_clients[0]); i++)
+		if (ls_prefix_parse(no_clients[i], strlen(no_clients[i]), &none) == LS_PREFIX_OK &&
+		    ls_prefix_contains(&none, prefix))
+			return "no client has such an address";
+	for (size_t i = 0; i < guard->n_host; i++)
+		if (ls_prefix_contains(prefix, &guard->host[i].address))
+			return guard->host[i].what;
+	return NULL;
+}

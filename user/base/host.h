@@ -16,4 +16,16 @@ struct ls_host_address {
 /* As many as fit into `list`; returns how many. What cannot be read is left out. */
 size_t ls_host_addresses(struct ls_host_address *list, size_t room);
 
+#define LS_HOST_ADDRESSES 256
+
+/* What nobody may ban by a list or a glance: those addresses, and what no client can have. */
+struct ls_host_guard {
+	struct ls_host_address host[LS_HOST_ADDRESSES];
+	size_t n_host;
+};
+
+void ls_host_guard_init(struct ls_host_guard *guard);
+/* Why a ban of `prefix` would hurt this host; NULL: it would not. */
+const char *ls_host_danger(const struct ls_host_guard *guard, const struct ls_prefix *prefix);
+
 #endif

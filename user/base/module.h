@@ -24,6 +24,7 @@ struct ls_error;
 struct ls_facts;
 struct ls_listen;
 struct ls_loop;
+struct ls_metrics;
 struct ls_plane;
 
 struct ls_module_host {
@@ -39,6 +40,8 @@ struct ls_module_host {
 	const struct ls_listen *listen; /* where the HTTP listener goes (listen.h); NULL: nowhere */
 	struct ls_facts *facts; /* what the controller did and found (facts.h): for all to read */
 	struct ls_conditions *conditions; /* what `status` is to show as degraded (conditions.h) */
+	/* Writes what all modules export: for the one that is scraped. NULL: nobody else exports. */
+	void (*write_metrics)(const struct ls_module_host *host, struct ls_metrics *metrics);
 };
 
 struct ls_module {
@@ -53,6 +56,8 @@ struct ls_module {
 	void (*tick)(void *state, uint64_t now_ns);
 	uint64_t tick_ns;
 	void (*reload)(void *state); /* SIGHUP: read your files again. NULL: has none */
+	/* Writes its own metrics (metrics.h), at each scrape. NULL: has none. */
+	void (*metrics)(const void *state, struct ls_metrics *metrics);
 	/* Frees the state. Enforcement goes on: nothing is detached, unpinned or undone. */
 	void (*stop)(void *state);
 };

@@ -44,7 +44,8 @@ enum ls_exit {
 	X(PORT, "port", "NUMBER")                                                                  \
 	X(FROM_PORT, "from-port", "NUMBER")                                                        \
 	X(FLAGS, "flags", "FLAG,…")                                                                \
-	X(METRICS, "metrics", "ADDR")
+	X(METRICS, "metrics", "ADDR")                                                              \
+	X(BAN, "ban", "N")
 
 enum ls_option {
 #define LS_OPTION_ENUM(id, name, value) LS_OPTION_##id,
@@ -110,6 +111,7 @@ int ls_cmd_panic(struct ls_cli *cli);
 int ls_cmd_off(struct ls_cli *cli);
 int ls_cmd_on(struct ls_cli *cli);
 int ls_cmd_stats(struct ls_cli *cli);
+int ls_cmd_top(struct ls_cli *cli);
 int ls_cmd_explain(struct ls_cli *cli);
 int ls_cmd_cluster_status(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);

@@ -27,12 +27,7 @@
 #include "user/policy/read.h"
 #include "user/policy/reader.h"
 
-#define HOST_ADDRESSES 256
 #define SHOWN 10 /* entries that are left out and named; the rest is counted */
-
-static const char *const no_clients[] = { "0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3",
-					  "::/96",     "fe80::/10",   "ff00::/8" };
-#define N_NO_CLIENTS (sizeof(no_clients) / sizeof(no_clients[0]))
 
 struct import {
 	const char *file;
@@ -40,9 +35,7 @@ struct import {
 	size_t length;
 	struct ls_set set;
 	struct ls_policy *policy;
-	struct ls_prefix no_clients[N_NO_CLIENTS];
-	struct ls_host_address host[HOST_ADDRESSES];
-	size_t n_host;
+	struct ls_host_guard host;
 	size_t put, longer, allowed, left_out;
 };
 
@@ -74,18 +67,6 @@ static size_t line_of(const struct import *import, const struct ls_prefix *prefi
 		at = feed + 1;
 	}
 	return 0;
-}
-
-/* Why a feed may not ban it; NULL: it may. */
-static const char *danger_of(const struct import *import, const struct ls_prefix *prefix)
-{
-	for (size_t i = 0; i < N_NO_CLIENTS; i++)
-		if (ls_prefix_contains(&import->no_clients[i], prefix))
-			return "no client has such an address";
-	for (size_t i = 0; i < import->n_host; i++)
-		if (ls_prefix_contains(prefix, &import->host[i].address))
-			return import->host[i].what;
-	return NULL;
 }
 
 static int read_feed(struct import *import, struct ls_error *error)
@@ -121,7 +102,7 @@ static int guard(struct ls_cli *cli, const struct import *import)
 	for (size_t i = 0; i < import->set.entries.count; i++) {
 		const struct ls_prefix *entry = &import->set.entries.items[i];
 		const struct ls_prefix banned = ls_ban_widen(*entry);
-		if (!ls_prefix_contains(&banned, &wide) || danger_of(import, entry))
+		if (!ls_prefix_contains(&banned, &wide) || ls_host_danger(&import->host, entry))
 			continue;
 		ls_cli_note(
 			"%s:%zu: banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
@@ -140,7 +121,7 @@ static int put_all(struct ls_plane *plane, struct import *import, uint64_t for_n
 	for (size_t i = 0; i < import->set.entries.count; i++) {
 		const struct ls_prefix *entry = &import->set.entries.items[i];
 		const struct ls_prefix banned = ls_ban_widen(*entry);
-		const char *danger = danger_of(import, entry);
+		const char *danger = ls_host_danger(&import->host, entry);
 		if (danger) {
 			if (import->left_out++ < SHOWN)
 				ls_cli_note("%s:%zu: %s is left out: %s", import->file,
@@ -199,9 +180,7 @@ int ls_cmd_ban_import(struct ls_cli *cli)
 		return ls_cli_fail(&error);
 	}
 	import->file = cli->arguments[0];
-	for (size_t i = 0; i < N_NO_CLIENTS; i++)
-		(void)ls_prefix_parse(no_clients[i], strlen(no_clients[i]), &import->no_clients[i]);
-	import->n_host = ls_host_addresses(import->host, HOST_ADDRESSES);
+	ls_host_guard_init(&import->host);
 	if (read_feed(import, &error) < 0)
 		return ls_cli_fail(&error);
 	r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);

@@ -16,6 +16,7 @@
 #include "user/base/error.h"
 #include "user/base/log.h"
 #include "user/base/loop.h"
+#include "user/base/metrics.h"
 #include "user/base/sha256.h"
 #include "user/cluster/bans.h"
 #include "user/cluster/sync.h"
@@ -452,6 +453,61 @@ static void tell_people(struct cluster *cluster, const struct ls_sync_facts *fac
 		       facts->trouble[0] ? facts->trouble : "no answer", what[facts->state]);
 }
 
+static void write_metrics(const void *state, struct ls_metrics *metrics)
+{
+	const struct cluster *const cluster = state;
+	struct ls_sync_facts facts;
+	struct ls_store_facts store;
+	const uint64_t now_ns = ls_loop_monotonic_ns();
+
+	if (!cluster->sync)
+		return;
+	ls_sync_facts(cluster->sync, &facts);
+	ls_store_facts(ls_sync_store(cluster->sync), &store);
+	ls_metrics_one(metrics, LS_METRIC_GAUGE, "loadshed_redis_up",
+		       "Whether Redis answered the last round.", facts.is_up);
+	/* Without an answer ever there is no age: a scrape then has loadshed_redis_up 0 and no such sample. */
+	ls_metrics_family(metrics, LS_METRIC_GAUGE, "loadshed_sync_age_seconds",
+			  "Time since the last answer of Redis.");
+	if (facts.round_ns)
+		ls_metrics_number(metrics, seconds(now_ns - facts.round_ns), NULL);
+	ls_metrics_family(metrics, LS_METRIC_GAUGE, "loadshed_sync_state",
+			  "Which state the sharing of limits is in: 1 for that one.");
+	for (int i = 0; i < LS_LINK_STATES; i++)
+		ls_metrics_integer(metrics, (int)facts.state == i, "state", ls_link_names[i], NULL);
+	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_sync_rounds_total",
+			  "Rounds with Redis, by how they ended.");
+	ls_metrics_integer(metrics, facts.rounds, "result", "ok", NULL);
+	ls_metrics_integer(metrics, facts.failed, "result", "failed", NULL);
+	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_sync_scripts_sent_total",
+			  "Times that Redis had forgotten a script and was sent its text.");
+	ls_metrics_integer(metrics, store.scripts_sent, NULL);
+	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_sync_redirects_total",
+			  "Calls that a Redis Cluster sent to another of its nodes.");
+	ls_metrics_integer(metrics, store.redirects, NULL);
+	ls_metrics_one(metrics, LS_METRIC_GAUGE, "loadshed_sync_period_seconds",
+		       "Time between two rounds, as the nodes agreed.", seconds(facts.period_ns));
+	ls_metrics_one(metrics, LS_METRIC_GAUGE, "loadshed_sync_took_seconds",
+		       "Time that the last round took.", seconds(facts.took_ns));
+	ls_metrics_one(metrics, LS_METRIC_GAUGE, "loadshed_sync_keys",
+		       "Sources that this node shares now.", (double)ls_sync_count(cluster->sync));
+	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_sync_keys_refused_total",
+			  "Sources for which the table of shared ones had no room.");
+	ls_metrics_integer(metrics, cluster->refused, NULL);
+	ls_metrics_one(
+		metrics, LS_METRIC_GAUGE, "loadshed_sync_error_ratio",
+		"Largest error of a shared limit over the last ten seconds, estimated by its debt.",
+		(double)facts.error_ppm / 1e6);
+	ls_metrics_one(metrics, LS_METRIC_GAUGE, "loadshed_cluster_nodes",
+		       "Nodes that share limits.", facts.nodes);
+	ls_metrics_one(metrics, LS_METRIC_GAUGE, "loadshed_redis_clock_offset_seconds",
+		       "Clock of Redis minus that of this node.", (double)facts.clock_ns / 1e9);
+	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_cluster_bans_total",
+			  "Bans and removals heard of from other nodes, by what became of them.");
+	ls_metrics_integer(metrics, ls_cluster_bans_shared(cluster->bans), "result", "taken", NULL);
+	ls_metrics_integer(metrics, ls_cluster_bans_lapsed(cluster->bans), "result", "ended", NULL);
+}
+
 /* ---- turns ---- */
 
 /* What the store does, as it comes; returns whether a period has passed. */
@@ -710,5 +766,6 @@ const struct ls_module ls_module_cluster = {
 	.plane_changed = plane_changed,
 	.tick = tick,
 	.tick_ns = TICK_NS,
+	.metrics = write_metrics,
 	.stop = stop,
 };

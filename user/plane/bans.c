@@ -333,6 +333,50 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 	return 0;
 }
 
+int ls_ban_survey(struct ls_plane *plane, size_t max, struct ls_ban_survey *ret,
+		  struct ls_error *error)
+{
+	const struct ls_control *control = ls_plane_control_rw(plane);
+	struct ls_ban_survey survey = { 0 };
+
+	/* Without bans the tables, 10 MiB, are not even mapped. */
+	if (!control->ban_lengths4 && !control->ban_lengths6) {
+		*ret = survey;
+		return 0;
+	}
+	const struct ls_bans *sets = ls_plane_memory(plane, LS_MAP_BANS, error);
+	const struct ls_ban_info *info = ls_plane_memory(plane, LS_MAP_BAN_INFO, error);
+	const struct ls_ledger *ledger = ls_plane_memory(plane, LS_MAP_LEDGER, error);
+	const uint64_t now_ns = ls_plane_now(plane);
+	if (!sets || !info || !ledger)
+		return -EIO;
+	survey.entries = calloc(max ? max : 1, sizeof(*survey.entries));
+	if (!survey.entries)
+		return ls_error_oom(error);
+	for (uint32_t i = 0; i < plane->maps[LS_MAP_BANS].entries * LS_WAYS; i++) {
+		const struct ls_ban *ban = &sets[i / LS_WAYS].way[i % LS_WAYS];
+		const uint64_t subject = __atomic_load_n(&ban->subject, __ATOMIC_RELAXED);
+		const uint64_t until = __atomic_load_n(&ban->until, __ATOMIC_ACQUIRE);
+		if (until == LS_STATE_BUSY || !ls_ban_is_live(until, now_ns))
+			continue;
+		const uint32_t what = info[i / LS_WAYS].way[i % LS_WAYS];
+		survey.count[(what & 0xff) < LS_ORIGIN_MAX ? what & 0xff : LS_ORIGIN_OPERATOR]++;
+		if (survey.n_entries < max)
+			describe(plane, subject, until, what, ledger,
+				 &survey.entries[survey.n_entries++]);
+	}
+	if (survey.n_entries)
+		qsort(survey.entries, survey.n_entries, sizeof(*survey.entries), compare_entries);
+	*ret = survey;
+	return 0;
+}
+
+void ls_ban_survey_fini(struct ls_ban_survey *survey)
+{
+	free(survey->entries);
+	memset(survey, 0, sizeof(*survey));
+}
+
 int ls_ban_lookup(struct ls_plane *plane, const struct ls_prefix *source, struct ls_ban_entry *ret,
 		  struct ls_error *error)
 {

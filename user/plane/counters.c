@@ -117,18 +117,56 @@ static void take_limit(struct reading *reading, struct ls_stats_class *class,
 			 counters[i].reason, limit->name);
 }
 
-/* Whether an earlier row of the ledger has the same counters: another identity of the same name. */
-static bool is_repeated(const struct ls_ledger *ledger, unsigned index)
+/* The ledger's limits, those of a class together and in the order of their slots. */
+struct limits {
+	const struct ls_ledger_limit *rows[LS_SLOTS];
+	size_t count;
+};
+
+static int compare_limits(const void *a, const void *b)
 {
-	for (unsigned i = 0; i < index; i++)
-		if (ledger->limits[i].class_name[0] && ledger->limits[i].name[0] &&
-		    ledger->limits[i].counter == ledger->limits[index].counter)
+	const struct ls_ledger_limit *left = *(const struct ls_ledger_limit *const *)a;
+	const struct ls_ledger_limit *right = *(const struct ls_ledger_limit *const *)b;
+	const int order = strncmp(left->class_name, right->class_name, LS_NAME_BYTES);
+
+	return order ? order : (left > right) - (left < right);
+}
+
+static void sort_limits(const struct ls_ledger *ledger, struct limits *ret)
+{
+	ret->count = 0;
+	for (unsigned i = 0; i < LS_SLOTS; i++)
+		if (ledger->limits[i].class_name[0] && ledger->limits[i].name[0])
+			ret->rows[ret->count++] = &ledger->limits[i];
+	qsort(ret->rows, ret->count, sizeof(ret->rows[0]), compare_limits);
+}
+
+/* The first of a class; ret->count: there is none. */
+static size_t find_limits(const struct limits *limits, const char *class_name)
+{
+	size_t low = 0, high = limits->count;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+		if (strncmp(limits->rows[middle]->class_name, class_name, LS_NAME_BYTES) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Whether a row from `first` on and before `index` has the same counters: another identity of the same name. */
+static bool is_repeated(const struct limits *limits, size_t first, size_t index)
+{
+	for (size_t i = first; i < index; i++)
+		if (limits->rows[i]->counter == limits->rows[index]->counter)
 			return true;
 	return false;
 }
 
 static void take_class(struct reading *reading, struct ls_stats_class *class,
-		       const struct ls_ledger *ledger, const struct ls_ledger_class *entry)
+		       const struct limits *limits, const struct ls_ledger_class *entry)
 {
 	static const struct {
 		uint32_t offset;
@@ -147,11 +185,12 @@ static void take_class(struct reading *reading, struct ls_stats_class *class,
 	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
 		take_row(reading, class, entry->counter + counters[i].offset, counters[i].verdict,
 			 counters[i].reason, "");
-	for (unsigned i = 0; i < LS_SLOTS; i++) {
-		const struct ls_ledger_limit *limit = &ledger->limits[i];
-		if (limit->name[0] && strncmp(limit->class_name, entry->name, LS_NAME_BYTES) == 0 &&
-		    !is_repeated(ledger, i))
-			take_limit(reading, class, limit);
+	const size_t first = find_limits(limits, entry->name);
+	for (size_t i = first; i < limits->count; i++) {
+		if (strncmp(limits->rows[i]->class_name, entry->name, LS_NAME_BYTES) != 0)
+			break;
+		if (!is_repeated(limits, first, i))
+			take_limit(reading, class, limits->rows[i]);
 	}
 }
 
@@ -164,9 +203,11 @@ static int take_classes(struct reading *reading, struct ls_error *error)
 	const struct ls_ledger *ledger = ls_plane_memory(plane, LS_MAP_LEDGER, error);
 	const struct ls_tables *tables = ls_plane_memory(plane, LS_MAP_TABLES, error);
 	bool done[LS_CLASS_SLOTS] = { false };
+	struct limits limits;
 
 	if (!ledger || !tables)
 		return -EIO;
+	sort_limits(ledger, &limits);
 	stats->classes = calloc(1 + LS_CLASS_SLOTS, sizeof(*stats->classes));
 	if (!stats->classes)
 		return ls_error_oom(error);
@@ -177,14 +218,15 @@ static int take_classes(struct reading *reading, struct ls_error *error)
 		if (slot >= LS_CLASS_SLOTS || done[slot])
 			continue;
 		done[slot] = true;
-		take_class(reading, &stats->classes[stats->n_classes++], ledger,
+		take_class(reading, &stats->classes[stats->n_classes++], &limits,
 			   &ledger->classes[slot]);
 	}
+	stats->n_current = stats->n_classes;
 	for (unsigned slot = 0; slot < LS_CLASS_SLOTS; slot++) {
 		struct ls_stats_class *class = &stats->classes[stats->n_classes];
 		if (done[slot] || !ledger->classes[slot].name[0])
 			continue;
-		take_class(reading, class, ledger, &ledger->classes[slot]);
+		take_class(reading, class, &limits, &ledger->classes[slot]);
 		if (class->n_verdicts)
 			stats->n_classes++;
 		else
@@ -239,8 +281,8 @@ static bool is_vanished(const struct ls_state_interface *row, const char *name)
 	       ls_device_get(row->ifindex, &device) < 0;
 }
 
-static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank,
-		     struct ls_error *error)
+int ls_row_find(struct ls_plane *plane, const char *name, const struct ls_state_interface **ret,
+		struct ls_error *error)
 {
 	const struct ls_state *state = ls_plane_state(plane);
 	struct ls_device device = { 0 };
@@ -249,7 +291,7 @@ static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank,
 	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
 		const struct ls_state_interface *row = &state->interfaces[i];
 		if (r < 0 ? is_vanished(row, name) : row->ifindex == device.ifindex) {
-			*ret_bank = row->bank;
+			*ret = row;
 			return 0;
 		}
 	}
@@ -267,11 +309,12 @@ int ls_stats_read(struct ls_plane *plane, const char *interface, struct ls_stats
 {
 	_cleanup_free_ struct reading *reading = NULL;
 	struct ls_stats stats = { 0 };
-	int bank = -1;
-	int r = interface ? find_bank(plane, interface, &bank, error) : 0;
+	const struct ls_state_interface *row = NULL;
+	int r = interface ? ls_row_find(plane, interface, &row, error) : 0;
 
 	if (r < 0)
 		return r;
+	const int bank = row ? row->bank : -1;
 	const struct ls_counters *live = ls_plane_memory(plane, LS_MAP_COUNTERS, error);
 	const struct ls_counters *retired = ls_plane_memory(plane, LS_MAP_RETIRED, error);
 	if (!live || !retired)

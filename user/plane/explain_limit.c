@@ -88,40 +88,6 @@ static void name_subject(const struct ls_view *view, const struct ls_limit_abi *
 
 /* ---- where its state is ---- */
 
-/* How much of its limit a stranger's state has used; 0: it is dead (kern/table.h, ls_share). */
-static unsigned share_of(const struct ls_view *view, const struct ls_slot_abi *slot, unsigned table,
-			 uint64_t state, uint32_t place)
-{
-	uint64_t used;
-
-	if (!slot->known || !state)
-		return 0;
-	if (table == LS_TABLE_LOG) {
-		const uint64_t window = slot->window_ns << LS_TICKS_PER_NS_SHIFT;
-		const uint64_t eighth = slot->limit / 8, admitted = state - 1;
-		const __u64 *stamp = view->logs[place].stamp;
-		if (!admitted ||
-		    !ls_tick_after(stamp[(admitted - 1) & (LS_LOG_STAMPS - 1)] + window, view->now))
-			return 0;
-		return admitted > eighth && ls_tick_after(stamp[(admitted - 1 - eighth) &
-								(LS_LOG_STAMPS - 1)] +
-								  window,
-							  view->now)
-			       ? 255
-			       : 1;
-	}
-	if (slot->algorithm == LS_ABI_TOKEN_BUCKET) {
-		used = ls_bucket_used(state, view->now, LS_COST_TICKS_MAX);
-	} else {
-		const struct ls_window_clock clock =
-			ls_window_at(view->wall_ns, slot->window_ns | !slot->window_ns);
-		const struct ls_sliding_counts counts = ls_sliding_counts(state, clock.number);
-		used = slot->algorithm == LS_ABI_FIXED_WINDOW ? ls_fixed_count(state, clock.number)
-							      : counts.previous + counts.current;
-	}
-	return used ? (unsigned)(used >> (slot->share_shift & 63)) | 1 : 0;
-}
-
 /* The share of a way's limit that it has used; 0: dead; -1: it is being claimed. */
 static int share_at(const struct ls_view *view, unsigned table, uint32_t set, uint32_t way,
 		    unsigned *ret_full)
@@ -136,8 +102,11 @@ static int share_at(const struct ls_view *view, unsigned table, uint32_t set, ui
 		return -1;
 	if (!key)
 		return 0;
-	return (int)share_of(view, slot, table, state,
-			     (set - view->table_base[table]) * LS_WAYS + way);
+	return (int)ls_state_share(
+		(struct ls_instant){ .now = view->now, .wall_ns = view->wall_ns }, slot, table,
+		state,
+		table == LS_TABLE_LOG ? &view->logs[(set - view->table_base[table]) * LS_WAYS + way]
+				      : NULL);
 }
 
 static bool is_taken(const struct ls_view *view, uint64_t place)

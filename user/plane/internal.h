@@ -27,6 +27,7 @@
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
 #include "loadshed/tables_abi.h"
+#include "loadshed/top_abi.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 
@@ -41,6 +42,7 @@
 	X(BAN_INFO, ls_ban_info)                                                                   \
 	X(BAN_TEXTS, ls_ban_texts)                                                                 \
 	X(COUNTERS, ls_counters)                                                                   \
+	X(TOP, ls_top)                                                                             \
 	X(RETIRED, ls_retired)                                                                     \
 	X(LEDGER, ls_ledger)                                                                       \
 	X(TEXTS, ls_texts)                                                                         \
@@ -269,6 +271,11 @@ void ls_counters_retire(struct ls_plane *plane, unsigned bank);
 
 /* Waits until every program that is running now has ended. */
 void ls_grace_period(void);
+
+/* The row of an interface by name or altname, or of one that has vanished by its name at attach. Negative with a
+ * line. */
+int ls_row_find(struct ls_plane *plane, const char *name, const struct ls_state_interface **ret,
+		struct ls_error *error);
 
 /* Whether a class of the policy asks for a VLAN tag. */
 bool ls_policy_uses_vlan(const struct ls_policy *policy);

@@ -41,7 +41,8 @@ const char *ls_map_name(enum ls_map map)
 /* Maps that came after the first layout: a program without them goes on, and an upgrade makes them. */
 static bool is_optional(enum ls_map map)
 {
-	return map == LS_MAP_EVENTS || map == LS_MAP_HOT || map == LS_MAP_HOT_CPUS;
+	return map == LS_MAP_EVENTS || map == LS_MAP_TOP || map == LS_MAP_HOT ||
+	       map == LS_MAP_HOT_CPUS;
 }
 
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
@@ -69,6 +70,8 @@ static uint32_t expected_bytes(enum ls_map map)
 		return sizeof(struct ls_hot);
 	case LS_MAP_HOT_CPUS:
 		return sizeof(struct ls_hot_cpu);
+	case LS_MAP_TOP:
+		return sizeof(struct ls_top);
 	case LS_MAP_LEDGER:
 		return sizeof(struct ls_ledger);
 	case LS_MAP_STATE:

@@ -24,6 +24,7 @@
 #include "user/base/loop.h"
 #include "user/base/module.h"
 #include "user/cluster/cluster.h"
+#include "user/observe/observe.h"
 #include "user/plane/plane.h"
 #include "user/serve/modules.h"
 #include "user/serve/notify.h"
@@ -34,7 +35,8 @@
 
 /* In the order of their start. Ends with a NULL. */
 static const struct ls_module *const modules[] = {
-	&ls_module_adopt, &ls_module_reload, &ls_module_watch, &ls_module_cluster, NULL,
+	&ls_module_adopt,   &ls_module_reload,	&ls_module_watch,
+	&ls_module_observe, &ls_module_cluster, NULL,
 };
 #define MODULES (sizeof(modules) / sizeof(modules[0]) - 1)
 
@@ -169,6 +171,16 @@ static void on_signal(void *data, int number)
 	ls_loop_stop(serve->host.loop);
 }
 
+static void write_metrics(const struct ls_module_host *host, struct ls_metrics *metrics)
+{
+	/* The host is the first member. */
+	const struct serve *serve = (const struct serve *)(const void *)host;
+
+	for (size_t i = 0; i < serve->n_started; i++)
+		if (modules[i]->metrics)
+			modules[i]->metrics(serve->states[i], metrics);
+}
+
 /* ---- start and stop ---- */
 
 static int start_loop(struct serve *serve, struct ls_error *error)
@@ -269,6 +281,7 @@ int ls_serve_run(const struct ls_serve_request *request, struct ls_error *error)
 	serve->host.may_restore = request->may_restore;
 	serve->host.listen = request->listen->is_none ? NULL : request->listen;
 	serve->host.facts = &serve->facts;
+	serve->host.write_metrics = write_metrics;
 	serve->facts.start_ns = ls_loop_unix_ns();
 	if (serve->host.listen && !serve->host.listen->is_loopback)
 		ls_log(LS_LOG_WARNING,
