@@ -94,6 +94,7 @@ rows_check() {
 		ethtool|has ethtool|ethtool
 		tcpdump|has tcpdump|tcpdump
 		nft|has nft|nftables
+		?redis-server|has redis-server|redis-server
 		iptables|has iptables|iptables
 		tc|has tc|iproute2
 		?promtool|has promtool|prometheus

@@ -6,14 +6,13 @@ sender behind the cable. The hub is one more namespace with a bridge, to which e
 which redis-server runs.
 """
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import time
 
-from harness import LOADSHED, Background, Fail, Skip, TOOLS, check, run, wait_for
+from harness import LOADSHED, Skip, run, wait_for
 
 REDIS = shutil.which("redis-server")
 CLI = shutil.which("redis-cli")

@@ -6,11 +6,10 @@ LS_LONG=1 runs the longer cases, too: other kinds of Redis, every fault, and ten
 
 import os
 import signal
-import threading
 import time
 
 from cluster_lab import Fleet, zipf
-from harness import LOADSHED, Skip, case, check, check_equal, check_within, main, run, wait_for
+from harness import LOADSHED, Background, Skip, case, check, check_equal, check_within, main, run, wait_for
 
 LONG = "LS_LONG" in os.environ
 SOURCE = "203.0.113.7"
@@ -84,6 +83,7 @@ def fleet_limit(test):
 
 @case("D-01 Redis away at the start, in a flood and for good: packets go on, it is named, and it heals by itself")
 def away(test):
+    long_only()
     fleet = Fleet(test, 3)
     for node in fleet.nodes:
         node.attach(POLICY % ("", ""))
@@ -120,6 +120,7 @@ def away(test):
 
 @case("D-03 D-05 SCRIPT FLUSH, FLUSHALL, a foreign value, killed controllers: no key without an end, no count twice")
 def store_faults(test):
+    long_only()
     fleet = Fleet(test, 2)
     server = fleet.server()
     fleet.up(POLICY % ("", ""))
@@ -180,7 +181,6 @@ def quota(test):
 
 @case("D-09 nodes whose clocks are off by hours share one limit all the same")
 def clocks(test):
-    run(["faketime", "--version"], code=None) if os.path.exists("/usr/bin/faketime") else None
     if not os.path.exists("/usr/bin/faketime"):
         raise Skip("faketime is not installed")
     fleet = Fleet(test, 3)
@@ -239,6 +239,7 @@ def bans(test):
 
 @case("D-13 D-15 wrong passwords, no rights, a port of something else: named, no crash, no descriptor too many")
 def refusals(test):
+    long_only()
     fleet = Fleet(test, 1)
     server = fleet.server()
     node = fleet.nodes[0]
@@ -270,7 +271,6 @@ def refusals(test):
     talker = ("import socket,sys;s=socket.socket();s.setsockopt(1,2,1);s.bind(('10.77.0.1',7001));s.listen();"
               "print('ready',file=sys.stderr,flush=True)\n"
               "while 1:\n c=s.accept()[0];c.sendall(b'HTTP/1.1 400 Bad Request\\r\\n\\r\\n');c.close()")
-    from harness import Background
     other = Background(["ip", "netns", "exec", fleet.hub, "/usr/bin/python3", "-c", talker])
     test.stack.callback(other.end)
     node.apply(policy.replace(":6379", ":7001"))
@@ -373,6 +373,7 @@ def sentinel(test):
 
 @case("D-11 a flood of random sources fills neither Redis nor a node")
 def spoofed(test):
+    long_only()
     fleet = Fleet(test, 1)
     server = fleet.server()
     fleet.up((POLICY % ("", "")).replace("1k/s, burst: 1k", "20/s, burst: 20"))

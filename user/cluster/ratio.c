@@ -18,8 +18,8 @@ const char *const ls_link_names[LS_LINK_STATES] = {
 #define PERIOD_MIN_S 0.2
 #define PERIOD_MAX_S 1.0
 #define STORE_PART 0.4 /* of one core of the store */
-#define ROUND_S 20e-6
-#define KEY_S 4e-6
+#define ROUND_S 55e-6
+#define KEY_S 5e-6
 
 #define STRETCH_STEP 1.5
 #define STRETCH_MAX 4.0

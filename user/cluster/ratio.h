@@ -92,7 +92,7 @@ void ls_link_bad(struct ls_link *link, double now_s, double random);
 
 /*
  * The period that this many nodes with that many shared sources each want: so that they take 40 % of a core of the
- * store at most, at 20 us for a round and 4 us for a key (measured: tests/sim/swarm.c prints both), 0.2 s to 1 s.
+ * store at most, at 55 us for a round and 5 us for a key (measured with tests/sim/swarm.c), 0.2 s to 1 s.
  */
 double ls_ratio_period(double nodes, double keys);
 
