@@ -3,7 +3,7 @@
 #   make           builds build/loadshed, which runs from the tree
 #   make demo      installs what is missing, builds, and shows a flood being shed in a lab of namespaces
 #   make check     installs what is missing, builds, and runs every test this machine can run
-#   make bench     the speed rows, as ratios to a bare XDP_DROP and to named alternatives
+#   make bench     'loadshed bench' with its goals, and beside nft, iptables, tc, xdp-filter over veth
 #   make install   program, units, manual pages, completions, examples (PREFIX, DESTDIR); uninstall removes them
 
 CC ?= gcc
@@ -18,7 +18,7 @@ ARCH_INCLUDE := $(shell $(CC) -print-multiarch 2>/dev/null)
 WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror
 CFLAGS ?= -O2 -g
 USER_CFLAGS := -std=gnu11 -D_GNU_SOURCE $(WARNINGS) -I. -Iinclude -Ibpf -isystem $(BUILD) -DLS_VERSION='"$(VERSION)"' -MMD -MP
-USER_LIBS = -lbpf -lelf -lz -lyaml -lpcap -ljansson -lmicrohttpd -lncurses -ltinfo -lseccomp $(REDIS_LIBS) -lm
+USER_LIBS = -lbpf -lelf -lz -lyaml -lpcap -ljansson -lmicrohttpd -lncurses -ltinfo -lseccomp $(REDIS_LIBS) -lm -lpthread
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -Ibpf -Iinclude \
 	$(if $(ARCH_INCLUDE),-idirafter /usr/include/$(ARCH_INCLUDE)) -MMD -MP
 
@@ -58,7 +58,9 @@ $(BUILD)/libloadshed.a: $(LIBRARY_OBJECTS)
 	$(Q)rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(BUILD)/user/%.o: user/%.c $(BUILD)/loadshed.skel.h
+SKELETONS := $(BUILD)/loadshed.skel.h $(BUILD)/gen.skel.h $(BUILD)/rivals.skel.h
+
+$(BUILD)/user/%.o: user/%.c $(SKELETONS)
 	@mkdir -p $(@D)
 	$(call say,CC    $<)
 	$(Q)$(CC) $(CFLAGS) $(USER_CFLAGS) -c -o $@ $<
@@ -68,9 +70,16 @@ $(BUILD)/loadshed.bpf.o: bpf/loadshed.bpf.c
 	$(call say,BPF   $<)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -c -o $@ $<
 
-$(BUILD)/loadshed.skel.h: $(BUILD)/loadshed.bpf.o
+$(BUILD)/%.bpf.o: bpf/bench/%.bpf.c
+	@mkdir -p $(@D)
+	$(call say,BPF   $<)
+	$(Q)$(CLANG) $(BPF_CFLAGS) -c -o $@ $<
+
+$(BUILD)/loadshed.skel.h: SKELETON = ls_skeleton
+$(BUILD)/%.skel.h: SKELETON = $*_skeleton
+$(BUILD)/%.skel.h: $(BUILD)/%.bpf.o
 	$(call say,SKEL  $@)
-	$(Q)$(BPFTOOL) gen skeleton $< name ls_skeleton > $@.tmp
+	$(Q)$(BPFTOOL) gen skeleton $< name $(SKELETON) > $@.tmp
 	$(Q)mv $@.tmp $@
 
 # The live page as an array, so that the program is one file.
@@ -83,7 +92,7 @@ $(BUILD)/user/observe/observe.o $(BUILD)/asan/user/observe/observe.o: $(BUILD)/p
 
 demo:
 	@scripts/deps.sh demo
-	@$(MAKE) --no-print-directory all tools
+	@$(MAKE) --no-print-directory all
 	@scripts/demo.sh
 
 check:
@@ -110,6 +119,7 @@ INSTALLED = sbin/loadshed share/man/man8/loadshed.8 share/man/man5/loadshed-poli
 	$(UNITS:%=lib/systemd/system/%.service) $(UNITS:%=lib/systemd/system/%@.service) \
 	share/bash-completion/completions/loadshed share/zsh/site-functions/_loadshed \
 	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/cluster.md share/doc/loadshed/NEWS.md \
+	share/doc/loadshed/bench.svg \
 	share/loadshed/grafana/loadshed.json share/loadshed/alerts/loadshed.rules.yml \
 	$(patsubst user/share/%,share/doc/loadshed/%,$(wildcard user/share/examples/*))
 
@@ -126,7 +136,7 @@ install: all $(BUILD)/loadshed.8
 	$(BUILD)/loadshed completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadshed
 	$(BUILD)/loadshed completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_loadshed
 	$(BUILD)/loadshed completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loadshed.fish
-	install -m 644 user/share/guide.md user/share/cluster.md user/share/NEWS.md $(DESTDIR)$(PREFIX)/share/doc/loadshed/
+	install -m 644 user/share/guide.md user/share/cluster.md user/share/NEWS.md user/share/bench.svg $(DESTDIR)$(PREFIX)/share/doc/loadshed/
 	install -m 644 user/share/grafana/loadshed.json $(DESTDIR)$(PREFIX)/share/loadshed/grafana/
 	install -m 644 user/share/alerts/loadshed.rules.yml $(DESTDIR)$(PREFIX)/share/loadshed/alerts/
 	install -m 644 user/share/examples/* $(DESTDIR)$(PREFIX)/share/doc/loadshed/examples/

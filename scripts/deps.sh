@@ -81,6 +81,7 @@ rows_demo() {
 	cat <<-'ROWS'
 		ip|has ip|iproute2
 		python3|has python3|python3
+		sysctl|has sysctl|procps
 	ROWS
 }
 
@@ -97,12 +98,14 @@ rows_check() {
 		?redis-server|has redis-server|redis-server
 		iptables|has iptables|iptables
 		tc|has tc|iproute2
+		?tshark|has tshark|tshark
 		?promtool|has promtool|prometheus
 		?chromium|has_chromium|chromium
+		?xdp-filter|has xdp-filter|xdp-tools
 		?strace|has strace|strace
+		?tmux|has tmux|tmux
 		?setpriv|has setpriv|util-linux
 		?mandoc|has mandoc|mandoc
-		?tmux|has tmux|tmux
 		?zsh|has zsh|zsh
 		?fish|has fish|fish
 		?clang 16|has clang-16|clang-16

@@ -77,6 +77,7 @@ before=$(traces)
 for test in "$BUILD"/tests/unit/test_* "$BUILD"/tests/twin/test_*; do
 	[ -x "$test" ] && [[ $test != *.d ]] && suite "$(basename "$(dirname "$test")")/$(basename "$test")" "$test"
 done
+suite sim-overload "$BUILD/tests/sim/overload"
 suite style tests/style.sh
 suite model-self-test "$PYTHON" tests/model/agree.py --self-test
 if [ -d "$DATA" ]; then

@@ -17,7 +17,7 @@ TWIN_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/twin/test_*.c))
 tools: unit-tests
 unit-tests: $(UNIT_TESTS) $(TWIN_TESTS)
 
-$(BUILD)/asan/user/%.o: user/%.c $(BUILD)/loadshed.skel.h
+$(BUILD)/asan/user/%.o: user/%.c $(SKELETONS)
 	@mkdir -p $(@D)
 	$(call say,TEST  $@)
 	$(Q)$(CC) -O1 -g $(USER_CFLAGS) $(SANITIZE) -c -o $@ $<
@@ -34,18 +34,25 @@ $(BUILD)/tests/twin/host.o: tests/twin/host.c
 $(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/asan/libloadshed.a
 	@mkdir -p $(@D)
 	$(call say,TEST  $@)
-	$(Q)$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/asan/libloadshed.a -lcmocka $(USER_LIBS) -lm
+	$(Q)$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/asan/libloadshed.a -lcmocka $(USER_LIBS)
 
 $(BUILD)/tests/twin/%: tests/twin/%.c $(BUILD)/tests/twin/host.o $(BUILD)/asan/libloadshed.a
 	@mkdir -p $(@D)
 	$(call say,TEST  $@)
 	$(Q)$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/tests/twin/host.o \
-		$(BUILD)/asan/libloadshed.a -lcmocka -lpthread $(USER_LIBS)
+		$(BUILD)/asan/libloadshed.a -lcmocka $(USER_LIBS)
 
 # Its twin is the kernel alone: the host build brings a look-up of its own, which would stand before libbpf's.
 $(BUILD)/tests/twin/test_explain: tests/twin/test_explain.c $(BUILD)/asan/libloadshed.a
 	@mkdir -p $(@D)
 	$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/asan/libloadshed.a -lcmocka $(USER_LIBS)
+
+# The overload controller against a simulated server: the same code as in `serve`.
+tools: $(BUILD)/tests/sim/overload
+$(BUILD)/tests/sim/overload: tests/sim/overload.c user/overload/control.c
+	@mkdir -p $(@D)
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -Wno-override-init -o $@ $^ -lm
 
 tools: $(BUILD)/tests/kern/verified
 $(BUILD)/tests/kern/verified: tests/kern/verified.c
@@ -90,3 +97,8 @@ $(BUILD)/tests/sim/swarm: tests/sim/swarm.c $(BUILD)/libloadshed.a
 	@mkdir -p $(@D)
 	$(call say,TEST  $@)
 	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $^ $(USER_LIBS)
+# Overload on real traffic, against no shedding, a short backlog and CoDel: not part of `make check`, since it takes minutes
+# and wants a quiet machine. RIG_OPTIONS: see tests/rig/overload.py.
+.PHONY: rig-overload
+rig-overload: all
+	@tests/rig/overload.sh $(RIG_OPTIONS)

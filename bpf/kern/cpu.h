@@ -43,6 +43,7 @@ struct ls_pending {
 
 #define LS_PENDING_OVERLOAD LS_CLASS_LIMITS /* two more behind the limits: packets, connections */
 #define LS_PENDING_PANIC (LS_CLASS_LIMITS + 2) /* and two more: packets, connections */
+#define LS_PENDING_GUARD (LS_CLASS_LIMITS + 4)
 #define LS_PENDINGS 16 /* a power of two, so that an index is bounded by a mask */
 
 #define LS_NO_LIMIT 255U
@@ -71,7 +72,9 @@ struct ls_job {
 	__u32 counter;	 /* out: where this packet is counted */
 	__u8 verdict, reason, limit;
 	__u8 clocked;
-	__u32 shares; /* LS_SHARES_* */
+	__u32 shares;	 /* LS_SHARES_* */
+	__u8 is_offered; /* new work that the level was asked about, counted once */
+	__u8 pad0[3];
 } __attribute__((aligned(64)));
 
 struct ls_cpu {

@@ -123,11 +123,12 @@ LS_INLINE __u32 ls_event_frame(struct xdp_md *ctx, __u8 *to)
 /* The same of frames in any number of buffers. */
 LS_INLINE __u32 ls_event_frame_frags(struct xdp_md *ctx, __u64 bytes, __u8 *to)
 {
-	__u64 kept = bytes < LS_EVENT_FRAME ? bytes : LS_EVENT_FRAME;
-	/* The verifier has to see both bounds of what it is given. */
-	__asm__ volatile("" : "+r"(kept));
-	if (kept < 1 || kept > LS_EVENT_FRAME)
+	if (!bytes)
 		return 0;
+	/* That this is 1 to LS_EVENT_FRAME has to be seen by verifiers that learn no bound from a comparison with 0. */
+	__u64 kept =
+		ls_bounded((bytes < LS_EVENT_FRAME ? bytes : LS_EVENT_FRAME) - 1, LS_EVENT_FRAME) +
+		1;
 	return bpf_xdp_load_bytes(ctx, 0, to, (__u32)kept) ? 0 : (__u32)kept;
 }
 

@@ -6,6 +6,11 @@
  * Who sends most, from a sample of the packets after their verdict (pure/summary.h). A packet that is no sample costs a
  * decrement of its CPU's record; no clock is read for it and no map looked into. Packets without a source (not IP,
  * malformed) are in the totals only.
+ *
+ * Measured with the generator of tests/tools, medians of nine runs in turns with the program without this, ns per packet:
+ * 1 000 sources 27 (28 without), 1 M 198 (195), spoofed 204 (205), 1 000 sources all refused 33 (31). A sample costs 50
+ * (passed) to 80 (refused, or a cold table); at no more than 15 300 a second that is 0.12 % of a CPU, and under 3 ns
+ * per packet from 400 000 packets a second on. Below that a packet costs more and the CPU no more.
  */
 
 #include "kern/count.h"

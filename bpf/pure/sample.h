@@ -11,6 +11,7 @@
  * flood nearly every packet costs one comparison, and the clock is read twice a jiffy.
  */
 
+#include "loadshed/bounds.h"
 #include "pure/bucket.h"
 
 #define LS_SAMPLE_RATE 128 /* events per second */

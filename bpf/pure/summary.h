@@ -21,8 +21,10 @@
  * Space-Saving. A key that its set has no way for takes over the one with the fewest packets m and goes on from there,
  * with error m. Then for each key: packets - error <= its weight of samples <= packets, and of a key that is in no way,
  * its weight is at most the smallest `packets` of its set. As the packets of a set add up to its weight W, that
- * smallest one is at most W / 8. Keys come to sets by a keyed hash, so W is about 1/256 of all, and what sends more
- * than about 1/2048 of the packets of a CPU is in its table for certain, whoever else sends and in what order.
+ * smallest one is at most W / 8, and what weighs more is in the set for certain, whoever else sends and in what order.
+ * Keys come to sets by a keyed hash, so W is about 1/256 of all; a very heavy one holds one way and leaves the
+ * bound to the other seven. With what sampling and the hash add by chance, a source of 1/200 of the packets of a CPU
+ * is there: in all of the 320 trials of tests/twin/test_top.c (LS_LONG=1) under floods made to push it out.
  * What is shown is packets - error, with m and the sampling error as its bound.
  *
  * `bytes` counts since the key has its way: a lower bound, off by the share of packets that `error` says.

@@ -17,6 +17,9 @@
  *   ls_bans      struct ls_bans        set
  *   ls_ban_info  struct ls_ban_info    set
  *   ls_counters  struct ls_counters    CPU * banks + bank
+ *   ls_overload  struct ls_overload    one (the object's section .data.overload)
+ *   ls_offered   struct ls_offered     CPU
+ *   ls_flows     struct ls_flow_line   line
  *   ls_top       struct ls_top         CPU
  *   ls_ledger    struct ls_ledger      one; user space only
  *   ls_texts     map of maps           g; inner: the policy as a blob of 4096-byte elements; user space only

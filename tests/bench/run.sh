@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# The speed rows, in about two minutes: table on stdout and in build/bench.txt, JSON in
-# build/bench.json. Missing a goal is no failure of the run. LS_BENCH_ROWS=lc: only some groups
-# (letters: see bench.c).
+# All the speed rows, in about two minutes: table on stdout and in build/bench.txt, JSON in build/bench.json, plot in
+# build/bench.svg. Missing a goal is no failure of the run. Arguments: only these groups (see bench.c).
 
 set -eu
 
@@ -16,9 +15,8 @@ if [ "$(id -u)" != 0 ]; then
 	echo "the bench loads BPF programs: run it as root" >&2
 	exit 1
 fi
-"$root/tests/tools/gen.sh" "$out" "$here/bench.c" -- "$here/rivals.bpf.c"
-data=$root/../shared/data
-[ -d "$data" ] || data=
+"$root/tests/tools/gen.sh" "$out" "$here/bench.c"
 set -o pipefail
 export LS_OWN_SESSION=1
-setsid -w timeout 600 "$out/bench" "$build/bench.json" ${data:+"$data"} | tee "$build/bench.txt"
+setsid -w timeout 900 "$out/bench" "$build/bench.json" "$@" | tee "$build/bench.txt"
+/usr/bin/python3 "$here/plot.py" "$build/bench.json" "$build/bench.svg"

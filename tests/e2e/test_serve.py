@@ -2,10 +2,14 @@
 """serve: a client of what is attached. What it does, what it leaves alone, and that nothing depends on it."""
 
 import contextlib
+import fcntl
+import json
 import os
+import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -18,7 +22,7 @@ DENY = "version: 1\ndeny: [203.0.113.7]\n"
 DENY_OTHER = "version: 1\ndeny: [198.51.100.9]\n"
 LISTS = "version: 1\nsets: { feed: { file: feed.txt } }\ndeny: [feed]\n"
 LONG = os.environ.get("LS_LONG")
-KILL_SECONDS = 600 if LONG else 15
+KILL_SECONDS = 600 if LONG else 20
 
 if LONG:
     harness.CASE_SECONDS = 1200
@@ -82,6 +86,13 @@ def dropped(lab, *sources):
     lab.send(*[udp_frame(source) for source in sources])
     wait_for("packets", lambda: lab.stats()["seen"]["packets"] >= before["seen"]["packets"] + len(sources))
     return lab.stats()["drop"]["packets"] - before["drop"]["packets"]
+
+
+def beat(lab):
+    """When the controller last said that it lives, in ns."""
+    inode = lab.srv("stat", "-Lc", "%i", "/proc/self/ns/net").out.strip()
+    with open("/run/loadshed/%s@%s.serve" % (lab.instance, inode), "rb") as file:
+        return struct.unpack_from("<Q", file.read(), 24)[0]
 
 
 def replace(test, name, contents):
@@ -157,6 +168,64 @@ def restores(test):
     serve = start(test, lab)
     check_equal("dropped", dropped(lab, SOURCE, OTHER, "192.0.2.1"), 2)
     check("vs: attached" in serve.log(), serve.log())
+
+
+@case("serve typed in a session restores only what leaves the session alone")
+def guarded(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    inode = lab.srv("stat", "-Lc", "%i", "/proc/self/ns/net").out.strip()
+    shutil.rmtree("/sys/fs/bpf/loadshed/%s@%s" % (lab.instance, inode))
+    wait_for("nothing is attached", lambda: not lab.status()["interfaces"])
+    serve = Serve(test, lab, env={"SSH_CONNECTION": SOURCE + " 50000 10.9.0.1 22"})
+    serve.wait_log("nothing is attached")
+    check("would cut your own session" in serve.log(), serve.log())
+    recreate(lab, is_attached=False)
+    # By its own clock longer than a saved interface that is there waits to be attached.
+    first = beat(lab)
+    wait_for("three seconds of serve's", lambda: beat(lab) >= first + 3e9, 20)
+    check_equal("interfaces", lab.status()["interfaces"], [])
+    serve.kill()
+    serve = Serve(test, lab, env={"SSH_CONNECTION": OTHER + " 50000 10.9.0.1 22"})
+    serve.wait_log("vs: attached")
+
+
+@case("serve leaves alone what another version attached, and says so once")
+def other_version(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    before = lab.interface()
+    inode = lab.srv("stat", "-Lc", "%i", "/proc/self/ns/net").out.strip()
+    os.unlink("/sys/fs/bpf/loadshed/%s@%s/ls_strikes" % (lab.instance, inode))  # as a build without that map
+    serve = Serve(test, lab)
+    serve.wait_log("another version of loadshed made it")
+    first = beat(lab)
+    wait_for("three seconds of serve's", lambda: beat(lab) >= first + 3e9, 20)
+    check_equal("times said", serve.log().count("another version"), 1)
+    check("vs: attached" not in serve.log(), serve.log())
+    link = json.loads(run(["bpftool", "-j", "link", "show", "id", str(before["link_id"])]).out)
+    check_equal("program", link["prog_id"], before["program_id"])
+    lab.ls("attach", "vs")
+    serve.wait_log("is attached to")
+    check_equal("dropped", dropped(lab, SOURCE), 1)
+
+
+@case("serve does not wait for a verb that holds the lock")
+def unblocked(test):
+    lab = test.lab()
+    serve = Serve(test, lab)
+    serve.wait_log("nothing is attached")
+    inode = lab.srv("stat", "-Lc", "%i", "/proc/self/ns/net").out.strip()
+    # As an attach that is at work: its lock, and the pins that it puts together.
+    pins_new = "/sys/fs/bpf/loadshed/%s@%s@new" % (lab.instance, inode)
+    os.mkdir(pins_new)
+    test.stack.callback(lambda: os.path.exists(pins_new) and os.rmdir(pins_new))
+    with open("/run/loadshed/%s@%s.lock" % (lab.instance, inode), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        calls = lab.srv("timeout", "-s", "INT", "3", "strace", "-qq", "-T", "-e", "trace=epoll_wait", "-p", str(serve.pid),
+                        code=None).err
+        waits = len(re.findall("epoll_wait", calls))
+        check(waits >= 15, "the loop went round %d times in 3 s" % waits)
 
 
 @case("SIGHUP applies the file again; a bad file keeps the old policy and says so")
@@ -253,10 +322,11 @@ def lists_pending(test):
     check_equal("mode", lab.status()["mode"], "monitor")
 
 
-def recreate(lab):
+def recreate(lab, is_attached=True):
     """The cable, made anew with the same names."""
     lab.srv("ip", "link", "del", "vs")
-    wait_for("it is gone", lambda: lab.interface()["program_id"] is None)
+    if is_attached:
+        wait_for("it is gone", lambda: lab.interface()["program_id"] is None)
     again(lab)
 
 
@@ -488,7 +558,7 @@ def growth(test):
     lab.attach(LISTS)
     serve = start(test, lab)
     generation = 1
-    for number in range(30):
+    for number in range(20):
         replace(test, "feed.txt", "192.0.2.%d\n" % (number + 2))
         generation += 1
         serve.wait_log("as generation %d:" % generation)

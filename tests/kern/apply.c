@@ -58,7 +58,7 @@
 
 struct judge {
 	unsigned cpu;
-	struct gen *gen;
+	struct ls_gen *gen;
 	uint64_t packets;
 };
 
@@ -100,27 +100,27 @@ static void under_load(struct ls_policy *a, struct ls_policy *b)
 	struct ls_plane *plane = kern_sandbox(POLICY_A, 100000, true);
 	struct judge judges[2];
 	pthread_t threads[2];
-	struct gen_frame x, y, w;
+	struct ls_gen_frame x, y, w;
 	unsigned misjudged = 0, lost = 0, sent = 0;
 	const int program = ls_plane_program_fd(plane);
 
 	gen_frame_make(&x, 4, 17, PORT, 0);
 	y = w = x;
-	gen_frame_source(&x, X);
-	gen_frame_source(&y, Y);
-	gen_frame_source(&w, W);
+	ls_gen_frame_source(&x, X);
+	ls_gen_frame_source(&y, Y);
+	ls_gen_frame_source(&w, W);
 	kern_publish(plane, b);
 	const bool overlap = labels_overlap(plane);
 	kern_publish(plane, a);
 	for (unsigned i = 0; i < 2; i++) {
 		judges[i] = (struct judge){ .cpu = i % gen_cpus(), .gen = gen_open() };
-		gen_frame_use(judges[i].gen, &x);
-		gen_config(judges[i].gen)->base = i ? Z : X;
-		gen_config(judges[i].gen)->sources = i ? 1 : 2;
+		ls_gen_frame_use(judges[i].gen, &x);
+		ls_gen_config(judges[i].gen)->base = i ? Z : X;
+		ls_gen_config(judges[i].gen)->sources = i ? 1 : 2;
 		gen_target(judges[i].gen, program);
 	}
 	ended = false;
-	const uint64_t start_ns = gen_now_ns();
+	const uint64_t start_ns = ls_gen_now_ns();
 	for (unsigned i = 0; i < 2; i++)
 		if (pthread_create(&threads[i], NULL, judge_main, &judges[i]) != 0)
 			abort();
@@ -136,7 +136,7 @@ static void under_load(struct ls_policy *a, struct ls_policy *b)
 	ended = true;
 	for (unsigned i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
-	const double seconds = (double)(gen_now_ns() - start_ns) / 1e9;
+	const double seconds = (double)(ls_gen_now_ns() - start_ns) / 1e9;
 	const uint64_t listed = judges[0].packets + 2 * APPLIES;
 	const uint64_t deny = kern_count(plane, "", LS_VERDICT_DROP, LS_REASON_DENY);
 	const uint64_t allow = kern_count(plane, "", LS_VERDICT_PASS, LS_REASON_ALLOW);
@@ -170,7 +170,7 @@ static void under_load(struct ls_policy *a, struct ls_policy *b)
 		    misjudged, 2 * APPLIES);
 	kern_result(lost == 0, "within_its_limits_loses_nothing", "%u of %u lost", lost, sent);
 	for (unsigned i = 0; i < 2; i++)
-		gen_close(judges[i].gen);
+		ls_gen_close(judges[i].gen);
 	ls_plane_close(plane);
 }
 
@@ -225,13 +225,13 @@ static void attached(struct ls_policy *a, struct ls_policy *b)
 		kern_result(false, "program_and_link_stay", "%s", error.text);
 		return;
 	}
-	struct gen_frame x;
+	struct ls_gen_frame x;
 	gen_frame_make(&x, 4, 17, PORT, 0);
 	sender.gen = gen_open();
-	gen_frame_use(sender.gen, &x);
-	gen_config(sender.gen)->base = X;
-	gen_config(sender.gen)->sources = 2;
-	gen_config(sender.gen)->redirect = if_nametoindex("lsk0");
+	ls_gen_frame_use(sender.gen, &x);
+	ls_gen_config(sender.gen)->base = X;
+	ls_gen_config(sender.gen)->sources = 2;
+	ls_gen_config(sender.gen)->redirect = if_nametoindex("lsk0");
 	ended = false;
 	if (pthread_create(&thread, NULL, sender_main, &sender) != 0)
 		abort();
@@ -262,7 +262,7 @@ static void attached(struct ls_policy *a, struct ls_policy *b)
 	ls_plane_status_fini(&before);
 	ls_plane_status_fini(&after);
 	ls_plane_close(plane);
-	gen_close(sender.gen);
+	ls_gen_close(sender.gen);
 	size_t detached = 0;
 	if (ls_plane_detach("kern", NULL, 0, &notes, &detached, &error) != 0 || detached != 1)
 		kern_result(false, "detach", "%s", error.text);

@@ -64,7 +64,7 @@ struct flooder {
 	unsigned cpu;
 	int program;
 	uint64_t packets;
-	struct gen *gen;
+	struct ls_gen *gen;
 };
 
 static atomic_bool ended;
@@ -72,7 +72,7 @@ static atomic_bool ended;
 static void *flooder_main(void *context)
 {
 	struct flooder *flooder = context;
-	struct gen_frame frames[4];
+	struct ls_gen_frame frames[4];
 
 	gen_frame_make(&frames[0], 4, 17, 53, 0);
 	gen_frame_make(&frames[1], 4, 6, 443, 2);
@@ -80,7 +80,7 @@ static void *flooder_main(void *context)
 	gen_frame_make(&frames[3], 4, 17, 9, 0);
 	gen_pin(flooder->cpu);
 	for (unsigned i = flooder->cpu; !ended; i++) {
-		gen_frame_use(flooder->gen, &frames[i % 4]);
+		ls_gen_frame_use(flooder->gen, &frames[i % 4]);
 		gen_run(flooder->gen, CHUNK);
 		flooder->packets += CHUNK;
 	}
@@ -113,11 +113,11 @@ enum { BANNED, ALLOWED, DNS_ABOVE, LOGIN_ABOVE, DNS_WITHIN, REST_WITHIN, N_KINDS
 
 static void send_known(int program, struct known *known, uint64_t passed[KNOWN_MAX])
 {
-	struct gen_frame frame;
+	struct ls_gen_frame frame;
 
 	gen_frame_make(&frame, 4, known->protocol, known->port, 2);
 	for (unsigned i = 0; i < known->n; i++) {
-		gen_frame_source(&frame, known->base + i);
+		ls_gen_frame_source(&frame, known->base + i);
 		for (unsigned j = 0; j < known->per_tick; j++) {
 			const bool did_pass = gen_once(program, &frame) == XDP_PASS_CODE;
 			known->sent++;
@@ -243,17 +243,17 @@ static void flood(const char *mode)
 	for (unsigned i = 0; i < 2; i++) {
 		flooders[i] = (struct flooder){ .cpu = i % gen_cpus(), .program = program };
 		flooders[i].gen = gen_open();
-		gen_config(flooders[i].gen)->sources = FLOOD_SOURCES;
-		gen_config(flooders[i].gen)->base = 0x10000000; /* 16.0.0.0/8 */
-		gen_seed(flooders[i].gen, 17 + i);
+		ls_gen_config(flooders[i].gen)->sources = FLOOD_SOURCES;
+		ls_gen_config(flooders[i].gen)->base = 0x10000000; /* 16.0.0.0/8 */
+		ls_gen_seed(flooders[i].gen, 17 + i);
 		gen_target(flooders[i].gen, program);
 	}
-	const uint64_t start_ns = gen_now_ns();
+	const uint64_t start_ns = ls_gen_now_ns();
 	for (unsigned i = 0; i < 2; i++)
 		if (pthread_create(&threads[i], NULL, flooder_main, &flooders[i]) != 0)
 			abort();
 	uint64_t kb = 0, bytes = 0, next_ns = start_ns;
-	while (gen_now_ns() - start_ns < for_ns) {
+	while (ls_gen_now_ns() - start_ns < for_ns) {
 		for (unsigned i = 0; i < N_KINDS; i++)
 			send_known(program, &kinds[i], passed[i]);
 		if (!kb) {
@@ -261,7 +261,7 @@ static void flood(const char *mode)
 			bytes = maps_bytes(plane);
 		}
 		next_ns += TICK_NS;
-		const uint64_t now_ns = gen_now_ns();
+		const uint64_t now_ns = ls_gen_now_ns();
 		/* A source within its limits must not send two bursts at once to catch up. */
 		if (next_ns < now_ns + TICK_NS / 2)
 			next_ns = now_ns + TICK_NS / 2;
@@ -272,7 +272,7 @@ static void flood(const char *mode)
 	ended = true;
 	for (unsigned i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
-	const double seconds = (double)(gen_now_ns() - start_ns) / 1e9;
+	const double seconds = (double)(ls_gen_now_ns() - start_ns) / 1e9;
 	judge(plane, mode, flooders[0].packets + flooders[1].packets, seconds);
 	const uint64_t kb_after = memory_kb(), bytes_after = maps_bytes(plane);
 	kern_result(kb_after <= kb + 1024 && bytes_after == bytes && bytes > 0,
@@ -280,7 +280,7 @@ static void flood(const char *mode)
 		    "process %" PRIu64 " to %" PRIu64 " kB, maps %" PRIu64 " to %" PRIu64 " bytes",
 		    kb, kb_after, bytes, bytes_after);
 	for (unsigned i = 0; i < 2; i++)
-		gen_close(flooders[i].gen);
+		ls_gen_close(flooders[i].gen);
 	ls_plane_close(plane);
 }
 

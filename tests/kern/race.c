@@ -21,7 +21,7 @@
 #define SLACK_PACKETS (16 * 2)
 
 struct runner {
-	struct gen *gen;
+	struct ls_gen *gen;
 	pthread_barrier_t *barrier;
 	unsigned cpu;
 	uint64_t start_ns, end_ns;
@@ -33,18 +33,18 @@ static void *runner_main(void *context)
 	struct runner *runner = context;
 
 	gen_pin(runner->cpu);
-	gen_hurry();
+	ls_gen_hurry();
 	pthread_barrier_wait(runner->barrier);
-	runner->start_ns = gen_now_ns();
+	runner->start_ns = ls_gen_now_ns();
 	do {
 		gen_run(runner->gen, RUN_PACKETS);
 		runner->packets += RUN_PACKETS;
-		runner->end_ns = gen_now_ns();
+		runner->end_ns = ls_gen_now_ns();
 	} while (runner->end_ns - runner->start_ns < FOR_NS);
 	return NULL;
 }
 
-static bool race_once(struct gen *gen, const char *name, double rate, double burst,
+static bool race_once(struct ls_gen *gen, const char *name, double rate, double burst,
 		      const char *limits)
 {
 	char text[1024];
@@ -91,7 +91,8 @@ static bool race_once(struct gen *gen, const char *name, double rate, double bur
 	return is_ok;
 }
 
-static void race(struct gen *gen, const char *name, double rate, double burst, const char *limits)
+static void race(struct ls_gen *gen, const char *name, double rate, double burst,
+		 const char *limits)
 {
 	for (int round = 0; round < (kern_is_long() ? LONG_ROUNDS : 1); round++)
 		if (!race_once(gen, name, rate, burst, limits))
@@ -104,7 +105,7 @@ int main(void)
 		kern_skip("race", "one CPU");
 		return 0;
 	}
-	struct gen *gen = gen_open();
+	struct ls_gen *gen = gen_open();
 	race(gen, "race_100_per_second", 100, 100, "      - { rate: 100/s }\n");
 	race(gen, "race_1k_per_second", 1e3, 1e3, "      - { rate: 1k/s }\n");
 	race(gen, "race_10k_per_second", 1e4, 1e4, "      - { rate: 10k/s }\n");
@@ -125,6 +126,6 @@ int main(void)
 	     "      - { name: net, per: { ipv4: 24 }, rate: 3M/s, burst: 1M }\n");
 	race(gen, "race_fixed_window", 0, 1000,
 	     "      - { count: packets, limit: 1000, window: 1d, algorithm: fixed-window }\n");
-	gen_close(gen);
+	ls_gen_close(gen);
 	return kern_status();
 }

@@ -33,7 +33,7 @@ static const struct rate_case cases[] = {
 static void check_case(const struct rate_case *item, int family)
 {
 	char text[256], name[96];
-	struct gen_frame frame;
+	struct ls_gen_frame frame;
 	const uint64_t packets = item->burst * 2 + (kern_is_long() ? 100000 : 10000);
 	/* Twice as often as tokens come, so that none waits for the packet after next. */
 	const uint64_t step_ns = item->period_ns / item->count / 2;

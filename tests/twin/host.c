@@ -109,6 +109,7 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	memset(&ls_control, 0, sizeof(ls_control));
 	memset(&ls_static, 0, sizeof(ls_static));
 	memset(ls_samples, 0, sizeof(ls_samples));
+	memset(&ls_overload, 0, sizeof(ls_overload));
 	for (int i = 0; i < LS_HASH_KEYS; i++)
 		ls_control.hash_key[i] = splitmix(&seed) | 1;
 	for (uint32_t table = 0; table < LS_TABLES; table++) {
@@ -126,6 +127,8 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	host_map_new(&ls_hot_cpus, sizeof(struct ls_hot_cpu), cpus);
 	host_map_new(&ls_counters, sizeof(struct ls_counters), cpus);
 	host_map_new(&ls_events, sizeof(struct ls_event_ring), cpus);
+	host_map_new(&ls_offered, sizeof(struct ls_offered), cpus);
+	host_map_new(&ls_flows, sizeof(struct ls_flow_line), LS_FLOW_LINES);
 	host_map_new(&ls_top, sizeof(struct ls_top), cpus);
 }
 
@@ -236,6 +239,16 @@ int ls_host_judge(uint8_t *frame, size_t bytes)
 	return ls_xdp_frags(&ctx);
 }
 
+int ls_host_judge_linear(uint8_t *frame, size_t bytes)
+{
+	struct xdp_md ctx = {
+		.data = (uint32_t)(uintptr_t)frame,
+		.data_end = (uint32_t)((uintptr_t)frame + bytes),
+		.ingress_ifindex = 1,
+	};
+	return ls_xdp(&ctx);
+}
+
 struct ls_replay_abi ls_host_replay(uint8_t *frame, size_t bytes, uint64_t unix_ns)
 {
 	ls_is_replay = 1;
@@ -262,10 +275,30 @@ struct ls_control *ls_host_control(void)
 	return &ls_control;
 }
 
+const struct ls_event_ring *ls_host_ring(unsigned cpu)
+{
+	return (const struct ls_event_ring *)host_elements(&ls_events) + cpu;
+}
+
+struct ls_overload *ls_host_overload(void)
+{
+	return &ls_overload;
+}
+
+struct ls_offered *ls_host_offered(void)
+{
+	return host_elements(&ls_offered);
+}
+
 struct ls_ways *ls_host_ways(size_t *ret_sets)
 {
 	for (size_t i = 0; i < n_maps; i++)
 		if (maps[i].map == &ls_ways)
 			*ret_sets = maps[i].count;
 	return host_elements(&ls_ways);
+}
+
+const struct ls_top *ls_host_top(void)
+{
+	return host_elements(&ls_top);
 }

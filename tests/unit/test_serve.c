@@ -314,6 +314,41 @@ static void there_is_one_writer(void **state)
 	close(ready[1]);
 }
 
+/* As a worker that goes on when the controller was killed. */
+static void a_child_that_closed_its_descriptors_holds_no_lock(void **state)
+{
+	struct ls_conditions *conditions = NULL;
+	const char *path = path_of("child");
+	int ready[2], status = 0;
+	pid_t worker = 0;
+
+	(void)state;
+	assert_int_equal(pipe(ready), 0);
+	const pid_t child = fork();
+	if (child == 0) {
+		if (ls_conditions_open(path, &conditions, NULL) < 0)
+			_exit(1);
+		worker = fork();
+		if (worker == 0) {
+			worker = getpid();
+			for (int fd = 3; fd < 64; fd++)
+				if (fd != ready[1])
+					close(fd);
+			_exit(write(ready[1], &worker, sizeof(worker)) < 0 || pause());
+		}
+		_exit(pause());
+	}
+	assert_int_equal(read(ready[0], &worker, sizeof(worker)), sizeof(worker));
+	kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	const int r = ls_conditions_open(path, &conditions, NULL);
+	kill(worker, SIGKILL);
+	assert_int_equal(r, 0);
+	ls_conditions_close(conditions);
+	close(ready[0]);
+	close(ready[1]);
+}
+
 static void too_many_and_too_long_conditions_are_cut(void **state)
 {
 	struct ls_conditions *conditions = NULL;
@@ -537,8 +572,8 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-	static const char *const names[] = { "notify", "conditions", "successor",
-					     "writer", "many",	     "race" };
+	static const char *const names[] = { "notify", "conditions", "successor", "writer",
+					     "many",   "race",	     "child" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -558,6 +593,7 @@ int main(void)
 		cmocka_unit_test(conditions_reach_a_reader_while_the_writer_lives),
 		cmocka_unit_test(a_successor_keeps_the_time_of_what_it_finds_again),
 		cmocka_unit_test(there_is_one_writer),
+		cmocka_unit_test(a_child_that_closed_its_descriptors_holds_no_lock),
 		cmocka_unit_test(too_many_and_too_long_conditions_are_cut),
 		cmocka_unit_test(a_reader_never_sees_half_a_row),
 		cmocka_unit_test(an_event_is_never_delivered_after_its_source_was_removed),

@@ -15,6 +15,8 @@
 
 #define MAGIC 0x31766573736c646cULL /* another layout gets another one */
 #define READ_TRIES 1000
+#define LOCK_TRIES 50 /* a second */
+#define LOCK_PAUSE_NS 20000000L
 #define KEEP_NS 15000000000ULL /* how long a predecessor's times are waited for */
 
 /* The file: sequence is odd while a row changes. */
@@ -54,13 +56,22 @@ static void change_end(struct record *record)
 	__atomic_store_n(&record->sequence, (record->sequence | 1) + 1, __ATOMIC_RELEASE);
 }
 
+/*
+ * A child that the holder forked has the lock, too, until it closes what it inherited: when the holder is killed at
+ * that moment, its successor waits for that.
+ */
 static int lock(int fd, const char *path, struct ls_error *error)
 {
 	struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	int32_t pid = 0;
 
-	if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
-		return 0;
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
+			return 0;
+		if (errno != EAGAIN && errno != EACCES)
+			break;
+		nanosleep(&(struct timespec){ .tv_nsec = LOCK_PAUSE_NS }, NULL);
+	}
 	if (errno != EAGAIN && errno != EACCES)
 		return ls_error_set_errno(error, errno, "cannot lock '%s'", path);
 	(void)pread(fd, &pid, sizeof(pid), offsetof(struct record, pid));
@@ -92,7 +103,7 @@ int ls_conditions_open(const char *path, struct ls_conditions **ret, struct ls_e
 	if (!conditions)
 		return ls_error_oom(error);
 	if (fd < 0)
-		return ls_error_set_errno(error, errno, "cannot open '%s'", path);
+		return ls_error_set_errno(error, errno, "cannot open '%s'; run as root", path);
 	const int r = lock(fd, path, error);
 	if (r < 0)
 		return r;
@@ -102,6 +113,8 @@ int ls_conditions_open(const char *path, struct ls_conditions **ret, struct ls_e
 		mmap(NULL, sizeof(*record), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (record == MAP_FAILED)
 		return ls_error_set_errno(error, errno, "cannot map '%s'", path);
+	/* A mapping holds the lock as a descriptor does, and nobody could close it in a child. */
+	(void)madvise(record, sizeof(*record), MADV_DONTFORK);
 	conditions->record = record;
 	remember(conditions);
 	const uint64_t sequence = record->magic == MAGIC ? record->sequence | 1 : 1;

@@ -21,6 +21,7 @@
 #include "user/base/host.h"
 #include "user/cli/session.h"
 #include "user/plane/bans.h"
+#include "user/plane/events.h"
 #include "user/plane/save.h"
 #include "user/policy/check.h"
 #include "user/policy/policy.h"
@@ -92,25 +93,39 @@ static int read_feed(struct import *import, struct ls_error *error)
 /* The guard of the session: its place in the file is named. */
 static int guard(struct ls_cli *cli, const struct import *import)
 {
-	struct ls_session session;
+	struct ls_session sessions[LS_SESSIONS_MAX];
 	char text[LS_PREFIX_TEXT], own[LS_PREFIX_TEXT];
 
-	if (ls_cli_has(cli, LS_OPTION_YES) || import->policy->mode == LS_MODE_MONITOR ||
-	    !ls_session_find(&session) || ls_ban_is_allowed(import->policy, &session.client, NULL))
+	if (ls_cli_has(cli, LS_OPTION_YES))
 		return LS_EXIT_DONE;
-	const struct ls_prefix wide = ls_ban_widen(session.client);
+	const size_t count = ls_session_find(sessions);
 	for (size_t i = 0; i < import->set.entries.count; i++) {
 		const struct ls_prefix *entry = &import->set.entries.items[i];
 		const struct ls_prefix banned = ls_ban_widen(*entry);
-		if (!ls_prefix_contains(&banned, &wide) || ls_host_danger(&import->host, entry))
+		const struct ls_session *cut =
+			ls_session_banned(sessions, count, import->policy, &banned);
+		if (!cut || ls_host_danger(&import->host, entry))
 			continue;
 		ls_cli_note(
 			"%s:%zu: banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
 			import->file, line_of(import, entry), ls_prefix_format(entry, text),
-			ls_prefix_format(&session.client, own));
+			ls_prefix_format(&cut->client, own));
 		return LS_EXIT_FAILED;
 	}
 	return LS_EXIT_DONE;
+}
+
+/* One event for all of them. */
+static void tell(struct ls_plane *plane, const struct import *import, uint64_t for_ns)
+{
+	char text[LS_EVENT_FRAME];
+
+	snprintf(text, sizeof(text), "%zu of %zu entries of %s", import->put,
+		 import->set.entries.count, import->file);
+	ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_BAN,
+							    .origin = LS_ORIGIN_IMPORT,
+							    .text = text,
+							    .value = for_ns });
 }
 
 static int put_all(struct ls_plane *plane, struct import *import, uint64_t for_ns,
@@ -140,6 +155,7 @@ static int put_all(struct ls_plane *plane, struct import *import, uint64_t for_n
 		import->longer += r == LS_BAN_E_LONGER;
 		import->allowed += r == LS_BAN_E_ALLOWED;
 	}
+	tell(plane, import, for_ns);
 	return 0;
 }
 

@@ -29,23 +29,24 @@ static bool is_attached(const struct ls_cli *cli)
 /* Typed by hand in a session, what comes back could cut that, too. At boot there is none. */
 static int guard_session(struct ls_cli *cli, const struct ls_restore *saved)
 {
-	const struct ls_session_change change = { .policy = saved->policy };
-	struct ls_session session;
+	const struct ls_session_change change = { .policy = saved->policy, .was_in_force = true };
+	struct ls_session sessions[LS_SESSIONS_MAX];
 	char text[LS_PREFIX_TEXT];
 
 	if (ls_cli_has(cli, LS_OPTION_YES) || saved->attach.monitor || is_attached(cli))
 		return LS_EXIT_DONE;
 	const int r = ls_session_guard(cli, &change);
-	if (r != LS_EXIT_DONE || saved->policy->mode == LS_MODE_MONITOR ||
-	    !ls_session_find(&session) || ls_ban_is_allowed(saved->policy, &session.client, NULL))
+	if (r != LS_EXIT_DONE)
 		return r;
-	const struct ls_prefix wide = ls_ban_widen(session.client);
+	const size_t count = ls_session_find(sessions);
 	for (size_t i = 0; i < saved->n_bans; i++) {
-		if (!ls_prefix_contains(&saved->bans[i].prefix, &wide))
+		const struct ls_session *cut =
+			ls_session_banned(sessions, count, saved->policy, &saved->bans[i].prefix);
+		if (!cut)
 			continue;
 		ls_cli_note(
 			"this would cut your own session from %s: it was banned; nothing was changed; use --yes if that is meant",
-			ls_prefix_format(&session.client, text));
+			ls_prefix_format(&cut->client, text));
 		return LS_EXIT_FAILED;
 	}
 	return LS_EXIT_DONE;

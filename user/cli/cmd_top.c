@@ -146,7 +146,7 @@ static void describe(struct ls_plane *plane, const struct ls_prefix *prefix,
 	if (said.reason == LS_REASON_ALLOW)
 		snprintf(text, LS_TOP_WORD, "allow");
 	else if (is_banned)
-		snprintf(text, LS_TOP_WORD, "banned %s",
+		snprintf(text, LS_TOP_WORD, "ban %s",
 			 ls_human_time((ban.remaining_ns + LS_NS_PER_S - 1) / LS_NS_PER_S *
 					       LS_NS_PER_S,
 				       left));
@@ -468,8 +468,10 @@ static void live_ban(void *context, const struct ls_prefix *prefixes, size_t cou
 		r = -1;
 	if (r)
 		snprintf(message, LS_TOP_MESSAGE, "%.200s", error.text);
-	else if (refused[0])
+	else if (refused[0] && put)
 		snprintf(message, LS_TOP_MESSAGE, "%zu banned for %s; %s", put, time, refused);
+	else if (refused[0])
+		snprintf(message, LS_TOP_MESSAGE, "%s", refused);
 	else
 		snprintf(message, LS_TOP_MESSAGE, "%s%s banned for %s",
 			 count == 1 ? ls_prefix_format(&prefixes[0], text) : "all marked",
@@ -515,7 +517,7 @@ int ls_cmd_top(struct ls_cli *cli)
 		r = ls_cli_open(cli, LS_PLANE_READ, &plane);
 	if (r != LS_EXIT_DONE)
 		return r;
-	if (!bans && !cli->json && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO))
+	if (!bans && !cli->json && !cli->table && isatty(STDOUT_FILENO) && isatty(STDIN_FILENO))
 		return run_screen(cli, &plane);
 	r = read_once(cli, plane, &reading);
 	if (r != LS_EXIT_DONE)

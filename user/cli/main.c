@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "user/base/listen.h"
+#include "user/base/units.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 #include "user/policy/check.h"
@@ -87,6 +88,14 @@ const struct ls_verb ls_verbs[] = {
 	  ls_cmd_off },
 	{ "on", "", 0, 0, LS_BIT(YES), 0, false, "end off and panic: back to the policy", "on",
 	  ls_cmd_on },
+	{ "overload explain", "", 0, 0, 0, 0, false,
+	  "whether new work is shed now, and why, in a sentence", "overload explain",
+	  ls_cmd_overload_explain },
+	{ "overload set", "LEVEL", 1, 1, LS_BIT(FOR), 0, false,
+	  "refuse the lowest LEVEL % of new work (or low, normal, …) for a time",
+	  "overload set 25% --for 10m", ls_cmd_overload_set },
+	{ "overload auto", "", 0, 0, 0, 0, false, "end a level that was set by hand",
+	  "overload auto", ls_cmd_overload_auto },
 	{ "stats", "", 0, 0, LS_BIT(WATCH), 0, true,
 	  "packets and bytes by class, verdict, reason and limit", "stats --watch", ls_cmd_stats },
 	{ "top", "", 0, 0, LS_BIT(BAN) | LS_BIT(FOR), 0, true,
@@ -99,14 +108,15 @@ const struct ls_verb ls_verbs[] = {
 	{ "replay", "CAPTURE", 1, 1, LS_BIT(POLICY) | LS_BIT(PACKETS), LS_BIT(POLICY), false,
 	  "judge a capture by a policy, in the capture's own time",
 	  "replay attack.pcap --policy policy.yaml", ls_cmd_replay },
-	{ "capture", "", 0, 0, 0, 0, true, "sampled dropped packets as pcapng",
-	  "capture -w drops.pcapng", NULL },
-	{ "events", "", 0, 0, 0, 0, true, "drops, bans and changes as they happen", "events",
-	  NULL },
+	{ "capture", "", 0, 0, LS_BIT(WRITE) | LS_BIT(REASON) | LS_BIT(COUNT), LS_BIT(WRITE), true,
+	  "sampled dropped packets as pcapng", "capture -w drops.pcapng", ls_cmd_capture },
+	{ "events", "", 0, 0, LS_BIT(REASON) | LS_BIT(COUNT), 0, true,
+	  "drops, bans and changes as they happen", "events --reason limit", ls_cmd_events },
 	{ "serve", "", 0, 0, LS_BIT(METRICS), 0, false,
 	  "the controller, in the foreground: metrics, re-attaching, list files", "serve",
 	  cmd_serve },
-	{ "bench", "", 0, 0, 0, 0, false, "what this host can do", "bench", NULL },
+	{ "bench", "[GROUP…]", 0, MANY, 0, 0, false,
+	  "what this host can do, against a bare XDP_DROP", "bench limits", ls_cmd_bench },
 	{ "cluster status", "", 0, 0, 0, 0, false,
 	  "the nodes that share limits, and how well: last round, error, clock", "cluster status",
 	  ls_cmd_cluster_status },
@@ -183,7 +193,9 @@ int ls_cli_flush(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return LS_EXIT_DONE;
-	ls_cli_note("cannot write to stdout: %s", strerror(errno));
+	/* Whoever reads has seen enough: `loadshed stats --watch | head`. */
+	if (errno != EPIPE)
+		ls_cli_note("cannot write to stdout: %s", strerror(errno));
 	return LS_EXIT_FAILED;
 }
 
@@ -197,6 +209,11 @@ int ls_cli_print_json(json_t *json)
 	json_decref(json);
 	putchar('\n');
 	return ls_cli_flush();
+}
+
+json_t *ls_cli_seconds_json(uint64_t ns)
+{
+	return ns ? json_integer((json_int_t)((ns + LS_NS_PER_S - 1) / LS_NS_PER_S)) : json_null();
 }
 
 char *ls_stamp_format(uint64_t unix_ns, char text[static LS_STAMP_TEXT])

@@ -20,7 +20,7 @@ int ls_top_ban_open(struct ls_cli *cli, struct ls_top_ban *ret, struct ls_error 
 		return r;
 	}
 	ls_host_guard_init(&ret->host);
-	ret->has_session = ls_session_find(&ret->session);
+	ret->n_sessions = ls_session_find(ret->sessions);
 	return 0;
 }
 
@@ -64,12 +64,9 @@ static const char *refusal(const struct ls_top_ban *ban, const struct ls_prefix 
 		return "in 'allow'";
 	if (is_shared(ban->policy, prefix))
 		return "in a 'nat' set: many users share it";
-	if (ban->has_session) {
-		const struct ls_prefix own = ls_ban_widen(ban->session.client);
-		if (ls_prefix_contains(prefix, &own))
-			return "your own session comes from there";
-	}
-	return NULL;
+	return ls_session_banned(ban->sessions, ban->n_sessions, ban->policy, prefix)
+		       ? "your own session comes from there"
+		       : NULL;
 }
 
 int ls_top_ban_put(struct ls_top_ban *ban, const struct ls_prefix *prefix, uint64_t for_ns,

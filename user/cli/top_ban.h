@@ -14,8 +14,8 @@ struct ls_top_ban {
 	struct ls_plane *plane;	  /* open for writing */
 	struct ls_policy *policy; /* in force */
 	struct ls_host_guard host;
-	bool has_session;
-	struct ls_session session;
+	struct ls_session sessions[LS_SESSIONS_MAX];
+	size_t n_sessions;
 };
 
 /* Opens the instance. 0; LS_PLANE_E_ABSENT; or negative with a line. */

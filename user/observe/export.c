@@ -12,6 +12,7 @@
 #include "user/base/cleanup.h"
 #include "user/base/facts.h"
 #include "user/base/metrics.h"
+#include "user/base/reason.h"
 #include "user/base/sha256.h"
 #include "user/observe/reading.h"
 
@@ -43,8 +44,8 @@ static void write_verdicts(const struct ls_steady *verdicts, enum unit unit,
 		     i++)
 			sum += amount(&verdicts->rows[i]->value, unit);
 		ls_metrics_integer(metrics, sum, "class", first->name, "verdict",
-				   ls_verdict_text(LS_READING_VERDICT(first->number)), "reason",
-				   ls_reason_text(LS_READING_REASON(first->number)), NULL);
+				   ls_verdict_name(LS_READING_VERDICT(first->number)), "reason",
+				   ls_reason_name(LS_READING_REASON(first->number)), NULL);
 	}
 }
 
@@ -56,8 +57,8 @@ static void write_limits(const struct ls_steady *verdicts, enum unit unit,
 		if (row->detail[0])
 			ls_metrics_integer(metrics, amount(&row->value, unit), "class", row->name,
 					   "limit", row->detail, "verdict",
-					   ls_verdict_text(LS_READING_VERDICT(row->number)),
-					   "reason", ls_reason_text(LS_READING_REASON(row->number)),
+					   ls_verdict_name(LS_READING_VERDICT(row->number)),
+					   "reason", ls_reason_name(LS_READING_REASON(row->number)),
 					   NULL);
 	}
 }
@@ -77,7 +78,7 @@ static void write_interface_counters(const struct ls_steady *interfaces, enum un
 	for (size_t i = 0; i < interfaces->count; i++) {
 		const struct ls_steady_row *row = interfaces->rows[i];
 		ls_metrics_integer(metrics, amount(&row->value, unit), "interface", row->name,
-				   "verdict", ls_verdict_text((enum ls_verdict)row->number), NULL);
+				   "verdict", ls_verdict_name((enum ls_verdict)row->number), NULL);
 	}
 }
 
@@ -208,7 +209,7 @@ static void write_pressure(const struct ls_reading *reading, struct ls_metrics *
 			  "Bans that have not ended, by where they came from.");
 	for (unsigned i = 0; i < LS_ORIGIN_MAX; i++)
 		ls_metrics_integer(metrics, reading->bans.count[i], "origin",
-				   ls_origin_text((enum ls_origin)i), NULL);
+				   ls_origin_name((enum ls_origin)i), NULL);
 	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_bans_lost_total",
 			  "Bans by classes that found no room.");
 	ls_metrics_integer(metrics, pressure_of(reading, LS_READING_BANS_LOST), NULL);

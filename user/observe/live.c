@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "user/base/buffer.h"
+#include "user/base/reason.h"
 #include "user/observe/reading.h"
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -157,7 +158,7 @@ static void add_sample(struct ls_buffer *buffer, const struct ls_live_sample *sa
 		if (!sample->drop[i])
 			continue;
 		ls_buffer_format(buffer, "%s\"%s\":%" PRIu64, any ? "," : "",
-				 ls_reason_text((enum ls_reason)i), sample->drop[i]);
+				 ls_reason_name((enum ls_reason)i), sample->drop[i]);
 		any = true;
 	}
 	ls_buffer_text(buffer, "},\"classes\":[");
@@ -197,8 +198,8 @@ static void add_why(struct ls_buffer *buffer, const struct group *group)
 		if (!row->value.packets)
 			continue;
 		ls_buffer_format(buffer, "%s{\"verdict\":\"%s\",\"reason\":\"%s\",\"limit\":",
-				 any ? "," : "", ls_verdict_text(LS_READING_VERDICT(row->number)),
-				 ls_reason_text(LS_READING_REASON(row->number)));
+				 any ? "," : "", ls_verdict_name(LS_READING_VERDICT(row->number)),
+				 ls_reason_name(LS_READING_REASON(row->number)));
 		ls_buffer_json(buffer, row->detail);
 		ls_buffer_format(buffer, ",\"rate\":%" PRIu64 ",\"total\":%" PRIu64 "}",
 				 row->rate.packets, row->value.packets);
@@ -288,7 +289,7 @@ static void add_bans(struct ls_buffer *buffer, const struct ls_ban_survey *bans)
 				 "%s{\"source\":\"%s\",\"remaining_seconds\":%" PRIu64
 				 ",\"origin\":\"%s\",\"reason\":",
 				 i ? "," : "", ls_prefix_format(&entry->prefix, text),
-				 entry->remaining_ns / SECOND_NS, ls_origin_text(entry->origin));
+				 entry->remaining_ns / SECOND_NS, ls_origin_name(entry->origin));
 		ls_buffer_json(buffer, entry->reason);
 		ls_buffer_text(buffer, "}");
 	}

@@ -11,39 +11,6 @@
 
 #define SECOND_NS 1000000000ULL
 
-const char *ls_reason_text(enum ls_reason reason)
-{
-	static const char *const texts[] = {
-#define REASON_TEXT(id, text) [LS_REASON_##id] = text,
-		LS_REASONS(REASON_TEXT)
-#undef REASON_TEXT
-	};
-
-	return texts[reason];
-}
-
-const char *ls_verdict_text(enum ls_verdict verdict)
-{
-	static const char *const texts[] = {
-#define VERDICT_TEXT(id, text) [LS_VERDICT_##id] = text,
-		LS_VERDICTS(VERDICT_TEXT)
-#undef VERDICT_TEXT
-	};
-
-	return texts[verdict];
-}
-
-const char *ls_origin_text(enum ls_origin origin)
-{
-	static const char *const texts[] = {
-#define ORIGIN_TEXT(id, text) [LS_ORIGIN_##id] = text,
-		LS_ORIGINS(ORIGIN_TEXT)
-#undef ORIGIN_TEXT
-	};
-
-	return texts[origin];
-}
-
 void ls_reading_fini(struct ls_reading *reading)
 {
 	ls_plane_status_fini(&reading->status);

@@ -75,8 +75,4 @@ void ls_reading_look_at_top(struct ls_reading *reading, struct ls_plane *plane, 
 const char *ls_reading_policy(struct ls_reading *reading, struct ls_plane *plane,
 			      struct ls_error *error);
 
-const char *ls_reason_text(enum ls_reason reason);
-const char *ls_verdict_text(enum ls_verdict verdict);
-const char *ls_origin_text(enum ls_origin origin);
-
 #endif

@@ -19,7 +19,7 @@
 #define MARKS 64
 #define TICK_MS 200	/* keys and signals are answered within that */
 #define BAN_TIME "10m"	/* proposed */
-#define SOURCE_WIDTH 24 /* 2001:db8:aaaa:bbbb::/64 */
+#define SOURCE_WIDTH 23 /* 2001:db8:aaaa:bbbb::/64 */
 #define WIDE 100	/* columns from which drops and would-drops stand apart */
 #define KEY_ESCAPE 27
 
@@ -72,8 +72,11 @@ static void signals_catch(struct sigaction before[static N_ENDS])
 					 .sa_flags = (int)(SA_RESETHAND | SA_NODEFER) };
 
 	caught = 0;
-	for (size_t i = 0; i < N_ENDS; i++)
+	for (size_t i = 0; i < N_ENDS; i++) {
 		sigaction(ends[i], &end, &before[i]);
+		if (before[i].sa_handler == SIG_IGN) /* as nohup asks */
+			sigaction(ends[i], &before[i], NULL);
+	}
 	for (size_t i = 0; i < N_CRASHES; i++)
 		sigaction(crashes[i], &crash, NULL);
 }
@@ -201,7 +204,7 @@ static void draw_row(struct state *state, int y, const struct ls_top_row *row)
 	else
 		snprintf(drops, sizeof(drops), "%9s",
 			 count_text(row->drops + row->would_drops, refused));
-	put_line(y, is_here ? A_REVERSE : A_NORMAL, "%c%c%-*s %9s %6s %9s %s %5.1f%% %s",
+	put_line(y, is_here ? A_REVERSE : A_NORMAL, "%c%c%-*s %9s %6s %7s %s %5.1f%% %s",
 		 is_here ? '>' : ' ', is_marked ? '*' : ' ', SOURCE_WIDTH,
 		 ls_prefix_format(&row->prefix, name), count_text(row->packets, packets),
 		 count_text(row->error, error), count_text(row->bytes * 8, bits), drops,
@@ -215,7 +218,7 @@ static void draw_heads(const struct state *state, int y)
 
 	if (order == LS_TOP_BY_DROPS)
 		drops = COLS >= WIDE ? " *DROPS/S  *WOULD/S" : " *REFUSED";
-	put_line(y, A_REVERSE, "  %-*s %9s %6s %9s %s %6s %s", SOURCE_WIDTH,
+	put_line(y, A_REVERSE, "  %-*s %9s %6s %7s %s %6s %s", SOURCE_WIDTH,
 		 state->prefixes ? "PREFIX" : "SOURCE",
 		 order == LS_TOP_BY_PACKETS ? "*PACKETS" : "PACKETS/S", "+-",
 		 order == LS_TOP_BY_BYTES ? "*BIT/S" : "BIT/S", drops, "SHARE", "IS");
@@ -233,7 +236,7 @@ static void draw_help(void)
 		"q            leave",
 		"",
 		"The figures are of the last second. +- is how far the packets can be off",
-		"(99.99 %). IS: allow, deny, nat (a shared address), banned and for how long.",
+		"(99.99 %). IS: allow, deny, nat (a shared address), ban and for how long.",
 		"",
 		"Any key goes back.",
 	};
@@ -478,15 +481,16 @@ int ls_top_screen_run(const struct ls_top_screen *screen, int *ret_signal, struc
 		return ls_error_oom(error);
 	state->screen = screen;
 	(void)tcgetattr(STDIN_FILENO, &found);
+	signals_catch(before); /* first, or curses catches those that are not caught */
 	SCREEN *terminal = newterm(NULL, stdout, stdin);
 	if (!terminal) {
+		signals_release(before);
 		free(state);
 		return ls_error_set(
 			error,
 			"cannot use the terminal '%s': nothing is known about it; set TERM, or use 'top -o table'",
 			term ? term : "");
 	}
-	signals_catch(before);
 	cbreak();
 	noecho();
 	nonl();

@@ -27,7 +27,7 @@ struct ls_top_frame {
 	char state[160];	       /* what is degraded; "" : nothing */
 };
 
-#define LS_TOP_WORD 40	   /* what a row is: "banned 9m 3s" */
+#define LS_TOP_WORD 40	   /* what a row is: "ban 9m 3s" */
 #define LS_TOP_MESSAGE 256 /* what became of a ban */
 
 struct ls_top_screen {

@@ -9,6 +9,7 @@
 
 #include "pure/ban.h"
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/internal.h"
 #include "user/plane/lists.h"
 #include "user/policy/policy.h"
@@ -84,7 +85,7 @@ static struct ls_ban_text_key text_key(uint64_t subject, uint64_t kind)
 	return (struct ls_ban_text_key){ .subject = subject, .kind = (uint32_t)kind };
 }
 
-/* The words come first: a ban that stands is one that packets look for. */
+/* The word of lengths comes first: a ban that stands is one that packets look for. */
 static void announce(struct ls_plane *plane, const struct ls_prefix *prefix)
 {
 	struct ls_control *control = ls_plane_control_rw(plane);
@@ -192,7 +193,15 @@ int ls_ban_add(struct ls_plane *plane, const struct ls_policy *policy,
 	if (policy && ls_ban_is_allowed(policy, prefix, NULL))
 		return LS_BAN_E_ALLOWED;
 	const uint64_t end_ns = for_ns < END_NS_MAX - now_ns ? now_ns + for_ns : END_NS_MAX;
-	return add_end(plane, prefix, end_ns, LS_BAN_INFO(origin, 0), reason, error);
+	const int r = add_end(plane, prefix, end_ns, LS_BAN_INFO(origin, 0), reason, error);
+	/* An import tells of all its bans at once, so that they push nothing out of the journal. */
+	if (r == 0 && origin != LS_ORIGIN_IMPORT)
+		ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_BAN,
+								    .subject = prefix,
+								    .origin = origin,
+								    .text = reason,
+								    .value = for_ns });
+	return r;
 }
 
 /*
@@ -226,7 +235,11 @@ int ls_ban_del(struct ls_plane *plane, const struct ls_prefix *prefix, struct ls
 		end_ways(place.set[i], place.subject, place.kind);
 	const struct ls_ban_text_key key = text_key(place.subject, place.kind);
 	(void)bpf_map_delete_elem(plane->maps[LS_MAP_BAN_TEXTS].fd, &key);
-	return found < 0 ? LS_BAN_E_ABSENT : 0;
+	if (found < 0)
+		return LS_BAN_E_ABSENT;
+	ls_journal_write(plane,
+			 &(struct ls_journal_entry){ .kind = LS_EVENT_UNBAN, .subject = prefix });
+	return 0;
 }
 
 static void describe(struct ls_plane *plane, uint64_t subject, uint64_t until, uint32_t what,
@@ -307,10 +320,11 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 		return -EIO;
 	for (uint32_t set = 0; set < plane->maps[LS_MAP_BANS].entries; set++) {
 		for (int way = 0; way < LS_WAYS; way++) {
-			const uint64_t subject =
-				__atomic_load_n(&sets[set].way[way].subject, __ATOMIC_RELAXED);
+			/* The end first: once it is live, the subject before it stays. */
 			const uint64_t until =
 				__atomic_load_n(&sets[set].way[way].until, __ATOMIC_ACQUIRE);
+			const uint64_t subject =
+				__atomic_load_n(&sets[set].way[way].subject, __ATOMIC_RELAXED);
 			if (until == LS_STATE_BUSY || !ls_ban_is_live(until, now_ns))
 				continue;
 			if (count == room) {

@@ -5,7 +5,8 @@
  * The sums. Each counter of the ledger's books is read once per CPU and bank, added to the row that it
  * belongs to and to the totals at the same time; nothing is subtracted, so nothing can go negative.
  *
- * Several limits of one name, past and present, share their counters, which are counted once.
+ * Several limits of one name, past and present, share their counters, which are counted once. A name that the ledger
+ * forgets leaves its block to another one: what was counted under it is folded into the verdicts of no class.
  */
 
 #include <stdio.h>
@@ -15,6 +16,36 @@
 #include "loadshed/policy_abi.h"
 #include "user/base/error.h"
 #include "user/plane/internal.h"
+#include "user/policy/compile.h"
+
+/* What the counters of a block stand for. */
+struct meaning {
+	uint32_t offset;
+	enum ls_verdict verdict;
+	enum ls_reason reason;
+};
+
+static const struct meaning class_counters[] = {
+	{ LS_CLASS_COUNTER_ADMITTED, LS_VERDICT_PASS, LS_REASON_ADMITTED },
+	{ LS_CLASS_COUNTER_INTERNAL, LS_VERDICT_PASS, LS_REASON_INTERNAL },
+	{ LS_CLASS_COUNTER_OVERLOAD_DROP, LS_VERDICT_DROP, LS_REASON_OVERLOAD },
+	{ LS_CLASS_COUNTER_OVERLOAD_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_OVERLOAD },
+	{ LS_CLASS_COUNTER_PANIC_DROP, LS_VERDICT_DROP, LS_REASON_PANIC },
+	{ LS_CLASS_COUNTER_PANIC_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_PANIC },
+};
+
+static const struct meaning limit_counters[] = {
+	{ LS_LIMIT_COUNTER_DROP, LS_VERDICT_DROP, LS_REASON_LIMIT },
+	{ LS_LIMIT_COUNTER_CROWD_DROP, LS_VERDICT_DROP, LS_REASON_CROWD },
+	{ LS_LIMIT_COUNTER_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_LIMIT },
+	{ LS_LIMIT_COUNTER_CROWD_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_CROWD },
+};
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+_Static_assert(LS_REASON_PANIC + 8 - 16 < LS_REASON_MALFORMED &&
+		       LS_REASON_ADMITTED + 8 > LS_REASON_MALFORMED,
+	       "LS_COUNTER_FOLDED meets no counter of packets");
 
 /* A reading under way. */
 struct reading {
@@ -70,12 +101,10 @@ static struct ls_tally take(struct reading *reading, uint32_t number, enum ls_ve
 	return sum;
 }
 
-/* Reads a counter and, if it is not zero, gives it a row. */
-static void take_row(struct reading *reading, struct ls_stats_class *class, uint32_t number,
-		     enum ls_verdict verdict, enum ls_reason reason, const char *limit)
+/* Gives what was counted a row, if it is not zero. */
+static void add_row(struct reading *reading, struct ls_stats_class *class, struct ls_tally tally,
+		    enum ls_verdict verdict, enum ls_reason reason, const char *limit)
 {
-	const struct ls_tally tally = take(reading, number, verdict);
-
 	if (tally.packets == 0 && tally.bytes == 0)
 		return;
 	struct ls_stats_verdict *rows =
@@ -90,31 +119,39 @@ static void take_row(struct reading *reading, struct ls_stats_class *class, uint
 	snprintf(row->limit, sizeof(row->limit), "%s", limit);
 }
 
+/* Other places among the global counters hold what was folded. */
+static bool can_happen(unsigned verdict, unsigned reason)
+{
+	if (verdict == LS_VERDICT_PASS)
+		return !LS_REASON_DROPS(reason) || reason == LS_REASON_MALFORMED;
+	return LS_REASON_DROPS(reason);
+}
+
 static void take_global(struct reading *reading, struct ls_stats_class *class)
 {
-	for (unsigned verdict = 0; verdict < LS_VERDICT_MAX; verdict++)
-		for (unsigned reason = 0; reason < LS_REASON_MAX; reason++)
-			take_row(reading, class, LS_COUNTER_GLOBAL(verdict, reason),
-				 (enum ls_verdict)verdict, (enum ls_reason)reason, "");
+	for (unsigned verdict = 0; verdict < LS_VERDICT_MAX; verdict++) {
+		for (unsigned reason = 0; reason < LS_REASON_MAX; reason++) {
+			if (!can_happen(verdict, reason))
+				continue;
+			struct ls_tally sum = take(reading, LS_COUNTER_GLOBAL(verdict, reason),
+						   (enum ls_verdict)verdict);
+			add(&sum, take(reading, LS_COUNTER_FOLDED(verdict, reason),
+				       (enum ls_verdict)verdict));
+			add_row(reading, class, sum, (enum ls_verdict)verdict,
+				(enum ls_reason)reason, "");
+		}
+	}
 }
 
 static void take_limit(struct reading *reading, struct ls_stats_class *class,
 		       const struct ls_ledger_limit *limit)
 {
-	static const struct {
-		uint32_t offset;
-		enum ls_verdict verdict;
-		enum ls_reason reason;
-	} counters[] = {
-		{ LS_LIMIT_COUNTER_DROP, LS_VERDICT_DROP, LS_REASON_LIMIT },
-		{ LS_LIMIT_COUNTER_CROWD_DROP, LS_VERDICT_DROP, LS_REASON_CROWD },
-		{ LS_LIMIT_COUNTER_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_LIMIT },
-		{ LS_LIMIT_COUNTER_CROWD_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_CROWD },
-	};
-
-	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
-		take_row(reading, class, limit->counter + counters[i].offset, counters[i].verdict,
-			 counters[i].reason, limit->name);
+	for (size_t i = 0; i < LENGTH(limit_counters); i++) {
+		const struct meaning *means = &limit_counters[i];
+		add_row(reading, class,
+			take(reading, limit->counter + means->offset, means->verdict),
+			means->verdict, means->reason, limit->name);
+	}
 }
 
 /* The ledger's limits, those of a class together and in the order of their slots. */
@@ -168,23 +205,13 @@ static bool is_repeated(const struct limits *limits, size_t first, size_t index)
 static void take_class(struct reading *reading, struct ls_stats_class *class,
 		       const struct limits *limits, const struct ls_ledger_class *entry)
 {
-	static const struct {
-		uint32_t offset;
-		enum ls_verdict verdict;
-		enum ls_reason reason;
-	} counters[] = {
-		{ LS_CLASS_COUNTER_ADMITTED, LS_VERDICT_PASS, LS_REASON_ADMITTED },
-		{ LS_CLASS_COUNTER_INTERNAL, LS_VERDICT_PASS, LS_REASON_INTERNAL },
-		{ LS_CLASS_COUNTER_OVERLOAD_DROP, LS_VERDICT_DROP, LS_REASON_OVERLOAD },
-		{ LS_CLASS_COUNTER_OVERLOAD_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_OVERLOAD },
-		{ LS_CLASS_COUNTER_PANIC_DROP, LS_VERDICT_DROP, LS_REASON_PANIC },
-		{ LS_CLASS_COUNTER_PANIC_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_PANIC },
-	};
-
 	snprintf(class->name, sizeof(class->name), "%.31s", entry->name);
-	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
-		take_row(reading, class, entry->counter + counters[i].offset, counters[i].verdict,
-			 counters[i].reason, "");
+	for (size_t i = 0; i < LENGTH(class_counters); i++) {
+		const struct meaning *means = &class_counters[i];
+		add_row(reading, class,
+			take(reading, entry->counter + means->offset, means->verdict),
+			means->verdict, means->reason, "");
+	}
 	const size_t first = find_limits(limits, entry->name);
 	for (size_t i = first; i < limits->count; i++) {
 		if (strncmp(limits->rows[i]->class_name, entry->name, LS_NAME_BYTES) != 0)
@@ -358,6 +385,27 @@ void ls_stats_fini(struct ls_stats *stats)
 	memset(stats, 0, sizeof(*stats));
 }
 
+/*
+ * Around every move of counts from one place to another: readers that meet it read again. An odd number may stand from
+ * a process that was killed here: the parity is what counts.
+ */
+static void fold_begin(struct ls_state *state)
+{
+	__atomic_store_n(&state->folding, (state->folding + 1) | 1, __ATOMIC_SEQ_CST);
+}
+
+static void fold_end(struct ls_state *state)
+{
+	__atomic_store_n(&state->folding, state->folding + 1, __ATOMIC_SEQ_CST);
+}
+
+static void move(struct ls_counter *from, struct ls_counter *to)
+{
+	to->packets += from->packets;
+	to->bytes += from->bytes;
+	*from = (struct ls_counter){ 0 };
+}
+
 void ls_counters_retire(struct ls_plane *plane, unsigned bank)
 {
 	struct ls_state *state = ls_plane_state(plane);
@@ -367,15 +415,41 @@ void ls_counters_retire(struct ls_plane *plane, unsigned bank)
 
 	if (!live || !retired)
 		return;
-	/* An odd number may stand from a process that was killed here: the parity is what counts. */
-	__atomic_store_n(&state->folding, (state->folding + 1) | 1, __ATOMIC_SEQ_CST);
-	for (uint32_t cpu = 0; cpu < cpus; cpu++) {
-		struct ls_counters *from = &live[cpu * LS_BANKS + bank];
-		for (uint32_t i = 0; i < LS_COUNTERS; i++) {
-			retired->counter[i].packets += from->counter[i].packets;
-			retired->counter[i].bytes += from->counter[i].bytes;
-			from->counter[i] = (struct ls_counter){ 0 };
-		}
+	fold_begin(state);
+	for (uint32_t cpu = 0; cpu < cpus; cpu++)
+		for (uint32_t i = 0; i < LS_COUNTERS; i++)
+			move(&live[cpu * LS_BANKS + bank].counter[i], &retired->counter[i]);
+	fold_end(state);
+}
+
+static void fold(struct ls_counters *in, const struct ls_reused_counters *block)
+{
+	const bool is_class = block->count == LS_CLASS_COUNTERS;
+	const struct meaning *means = is_class ? class_counters : limit_counters;
+	const size_t count = is_class ? LENGTH(class_counters) : LENGTH(limit_counters);
+
+	for (size_t i = 0; i < count; i++)
+		move(&in->counter[block->counter + means[i].offset],
+		     &in->counter[LS_COUNTER_FOLDED(means[i].verdict, means[i].reason)]);
+}
+
+int ls_counters_fold(struct ls_plane *plane, const struct ls_reused_counters *blocks, size_t count,
+		     struct ls_error *error)
+{
+	struct ls_state *state = ls_plane_state(plane);
+
+	if (count == 0)
+		return 0;
+	struct ls_counters *live = ls_plane_memory(plane, LS_MAP_COUNTERS, error);
+	struct ls_counters *retired = ls_plane_memory(plane, LS_MAP_RETIRED, error);
+	if (!live || !retired)
+		return -EIO;
+	fold_begin(state);
+	for (size_t i = 0; i < count; i++) {
+		for (uint32_t k = 0; k < plane->maps[LS_MAP_COUNTERS].entries; k++)
+			fold(&live[k], &blocks[i]);
+		fold(retired, &blocks[i]);
 	}
-	__atomic_store_n(&state->folding, state->folding + 1, __ATOMIC_SEQ_CST);
+	fold_end(state);
+	return 0;
 }

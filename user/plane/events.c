@@ -20,7 +20,8 @@
 #include "user/plane/event_ring.h"
 #include "user/plane/internal.h"
 
-#define NAMES 16	       /* interfaces whose names are remembered */
+#define NAMES 16 /* interfaces whose names are remembered */
+#define START_TRIES 16
 #define FRESH_NS 1000000000ULL /* how long a name or the offset of the wall clock is believed */
 
 struct ring {
@@ -69,6 +70,25 @@ static uint32_t id_of(int fd)
 	return fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &length) == 0 ? info.id : 0;
 }
 
+/*
+ * Who starts with what comes now starts counting there, too, so that what it is too slow for is not missing in
+ * what later ones stand for. An event that is being written meanwhile has counted already: see stands_for().
+ */
+static void start_ring(struct ring *ring, const struct ls_event_ring *memory, bool from_oldest)
+{
+	for (int i = 0; i < START_TRIES; i++) {
+		ls_ring_start(&ring->reader, memory, from_oldest);
+		for (int budget = 0; budget < LS_EVENT_BUDGETS; budget++) {
+			ring->total[budget] =
+				__atomic_load_n(&memory->total[budget], __ATOMIC_ACQUIRE);
+			ring->is_known[budget] = !from_oldest;
+		}
+		if (from_oldest ||
+		    __atomic_load_n(&memory->head, __ATOMIC_ACQUIRE) + 1 == ring->reader.next)
+			return;
+	}
+}
+
 int ls_events_open(struct ls_plane *plane, bool from_oldest, struct ls_events **ret,
 		   struct ls_error *error)
 {
@@ -92,7 +112,7 @@ int ls_events_open(struct ls_plane *plane, bool from_oldest, struct ls_events **
 	events->map_id = id_of(map->fd);
 	events->n_rings = map->entries;
 	for (uint32_t i = 0; i < map->entries; i++)
-		ls_ring_start(&events->rings[i].reader, &rings[i], from_oldest);
+		start_ring(&events->rings[i], &rings[i], from_oldest);
 	*ret = events;
 	return 0;
 }
@@ -231,7 +251,7 @@ static void fill_text(const struct ls_event_text *from, struct ls_event_text *to
 static uint64_t stands_for(struct ring *ring, const struct ls_event_abi *event)
 {
 	const uint32_t budget = LS_EVENT_BUDGET(event->verdict, event->reason);
-	const bool is_known = ring->is_known[budget] && event->total >= ring->total[budget];
+	const bool is_known = ring->is_known[budget] && event->total > ring->total[budget];
 	const uint64_t count = is_known ? event->total - ring->total[budget] : event->since;
 
 	ring->is_known[budget] = true;
@@ -246,6 +266,8 @@ static void fill(struct ls_events *events, struct ring *ring, struct ls_event *r
 	memset(ret, 0, sizeof(*ret));
 	ret->kind = from->kind < LS_EVENT_MAX ? from->kind : LS_EVENT_NOTE;
 	ret->unix_ns = unix_of(events, from->time_ns);
+	ret->ring = (uint32_t)(ring - events->rings);
+	ret->number = from->number;
 	ret->verdict = from->verdict < LS_VERDICT_MAX ? from->verdict : LS_VERDICT_PASS;
 	ret->reason = from->reason < LS_REASON_MAX ? from->reason : LS_REASON_INTERNAL;
 	ret->value = from->value;

@@ -34,6 +34,8 @@ struct ls_plane;
 struct ls_event {
 	enum ls_event_kind kind;
 	uint64_t unix_ns;
+	uint32_t ring; /* with `number`: which event it is, for all readers alike */
+	uint64_t number;
 	/* For a packet: drop or would-drop, and why; for a class ban: of the packet that led to it. */
 	enum ls_verdict verdict;
 	enum ls_reason reason;

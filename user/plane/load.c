@@ -33,6 +33,7 @@
 #include "loadshed.skel.h"
 #include "user/base/error.h"
 #include "user/base/sha256.h"
+#include "user/plane/sandbox.h"
 
 #define SETS_MIN 64
 #define SETS_MAX (1U << 26) /* 8 GiB of one table: the sum of four fits 32 bits */
@@ -184,6 +185,7 @@ static int set_sizes(struct ls_skeleton *skeleton, const struct table_sizes *siz
 		{ skeleton->maps.ls_counters, cpus * LS_BANKS },
 		{ skeleton->maps.ls_hot_cpus, cpus },
 		{ skeleton->maps.ls_events, is_replay ? 1 : cpus + 1 },
+		{ skeleton->maps.ls_offered, cpus },
 		{ skeleton->maps.ls_top, cpus },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -284,8 +286,7 @@ static const char *reason_in_log(char *log)
 	return why ? why : "";
 }
 
-/* One line about a program that the kernel does not take, whatever it wrote about it. */
-static int explain_refusal(int code, char *log, struct ls_error *error)
+int ls_load_explain(int code, char *log, struct ls_error *error)
 {
 	struct utsname system = { 0 };
 	const char *why = reason_in_log(log);
@@ -408,7 +409,7 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
 	if (r < 0) {
 		if (request->verbose && log[0] != '\0')
 			fprintf(stderr, "%s\n", log);
-		return explain_refusal(-r, log, error);
+		return ls_load_explain(-r, log, error);
 	}
 	r = take_over(plane, skeleton, program, error);
 	if (r < 0)

@@ -16,6 +16,10 @@
  * One lock per instance and network namespace, in /run because it means nothing after a reboot. flock()
  * goes with the file descriptor, so a killed holder never leaves one behind; the pid in the file is only
  * for the message.
+ *
+ * The file goes with the instance: whoever holds the lock of an instance that is not there (any more) removes it. So
+ * a lock that was got counts only if its file still has its name; else somebody removed it meanwhile, and the next
+ * one may hold another file already.
  */
 #define LS_LOCK_DIRECTORY "/run/loadshed"
 #define LS_LOCK_WAIT_NS 5000000000ULL
@@ -47,45 +51,65 @@ int ls_plane_run_make(struct ls_error *error)
 	return 0;
 }
 
-/* The file of a lock of the instance, opened; negative with a line. */
-static int open_lock(const char *instance, const char *suffix, struct ls_error *error)
+static bool has_name(int fd, const char *path)
 {
-	char path[LS_PLANE_RUN_PATH];
+	struct stat held, named;
+
+	return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && held.st_dev == named.st_dev &&
+	       held.st_ino == named.st_ino;
+}
+
+/* One try: 1 with the lock, 0 when somebody else has it or took its file away, or negative with a line. */
+static int try_lock(const char *path, int *ret_fd, struct ls_error *error)
+{
 	const int r = ls_plane_run_make(error);
 
 	if (r < 0)
 		return r;
-	ls_plane_run_path(instance, suffix, path);
 	const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	return fd < 0 ? ls_error_set_errno(error, errno, "cannot open the lock '%s'", path) : fd;
+	if (fd < 0)
+		return ls_error_set_errno(error, errno, "cannot open the lock '%s'", path);
+	*ret_fd = fd;
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return has_name(fd, path);
+	if (errno != EWOULDBLOCK && errno != EINTR)
+		return ls_error_set_errno(error, errno, "cannot lock '%s'", path);
+	return 0;
 }
 
 int ls_lock_journal(const char *instance)
 {
-	_cleanup_close_ int fd = open_lock(instance, "journal", NULL);
+	char path[LS_PLANE_RUN_PATH];
 
-	if (fd < 0)
-		return fd;
-	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
-		if ((errno != EWOULDBLOCK && errno != EINTR) || i == LS_JOURNAL_TRIES)
-			return -EBUSY;
+	ls_plane_run_path(instance, "journal", path);
+	for (int i = 0; i < LS_JOURNAL_TRIES; i++) {
+		_cleanup_close_ int fd = -1;
+		const int r = try_lock(path, &fd, NULL);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			return TAKE_FD(fd);
 		nanosleep(&(struct timespec){ .tv_nsec = LS_JOURNAL_PAUSE_NS }, NULL);
 	}
-	return TAKE_FD(fd);
+	return -EBUSY;
 }
 
 int ls_lock_take(const char *instance, struct ls_error *error)
 {
-	_cleanup_close_ int fd = open_lock(instance, "lock", error);
-	char holder[32];
+	char path[LS_PLANE_RUN_PATH], holder[32];
 	const uint64_t deadline_ns = ls_now_monotonic() + LS_LOCK_WAIT_NS;
 
-	if (fd < 0)
-		return fd;
-	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return ls_error_set_errno(error, errno, "cannot lock instance '%s'",
-						  instance);
+	ls_plane_run_path(instance, "lock", path);
+	for (;;) {
+		_cleanup_close_ int fd = -1;
+		const int r = try_lock(path, &fd, error);
+		if (r < 0)
+			return r;
+		if (r > 0) {
+			if (ftruncate(fd, 0) == 0)
+				dprintf(fd, "%d\n", getpid());
+			return TAKE_FD(fd);
+		}
 		if (ls_now_monotonic() > deadline_ns) {
 			holder_of(fd, holder);
 			ls_error_set(
@@ -96,7 +120,14 @@ int ls_lock_take(const char *instance, struct ls_error *error)
 		}
 		nanosleep(&(struct timespec){ .tv_nsec = LS_LOCK_PAUSE_NS }, NULL);
 	}
-	if (ftruncate(fd, 0) == 0)
-		dprintf(fd, "%d\n", getpid());
-	return TAKE_FD(fd);
+}
+
+void ls_lock_remove(const char *instance)
+{
+	char path[LS_PLANE_RUN_PATH];
+
+	ls_plane_run_path(instance, "lock", path);
+	(void)unlink(path);
+	ls_plane_run_path(instance, "journal", path);
+	(void)unlink(path);
 }

@@ -29,9 +29,9 @@
 #include <linux/magic.h>
 
 #include "user/base/error.h"
+#include "user/base/process.h"
 
 #define BPFFS "/sys/fs/bpf"
-#define ANCESTORS_MAX 64 /* a longer chain of parents is no shell's */
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
@@ -77,24 +77,6 @@ uint64_t ls_netns_cookie(void)
 	return cookie;
 }
 
-/* Parent of a process; 0: none or unknown. */
-static pid_t parent_of(pid_t pid)
-{
-	char path[64], line[512];
-	_cleanup_fclose_ FILE *file = NULL;
-	int parent = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	file = fopen(path, "re");
-	if (!file || !fgets(line, sizeof(line), file))
-		return 0;
-	/* The name in brackets may hold anything, brackets too. */
-	const char *rest = strrchr(line, ')');
-	if (!rest || sscanf(rest + 1, " %*c %d", &parent) != 1)
-		return 0;
-	return parent;
-}
-
 uint64_t ls_netns_inode_oldest(void)
 {
 	/* Asked once: a process that lives long loses its ancestors, and what was saved must be found where it was. */
@@ -105,7 +87,7 @@ uint64_t ls_netns_inode_oldest(void)
 	uint64_t oldest = ls_netns_inode();
 	pid_t pid = getpid();
 
-	for (int i = 0; i < ANCESTORS_MAX && (pid = parent_of(pid)) > 0; i++) {
+	for (int i = 0; i < LS_ANCESTORS_MAX && (pid = ls_process_parent(pid)) > 0; i++) {
 		const uint64_t inode = namespace_inode(pid, "net");
 		oldest = inode ? inode : oldest;
 	}
@@ -122,8 +104,8 @@ static pid_t outer_process(void)
 
 	if (first)
 		return first == own ? 0 : 1;
-	for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
-		pid = parent_of(pid);
+	for (int i = 0; i < LS_ANCESTORS_MAX && pid > 1; i++) {
+		pid = ls_process_parent(pid);
 		const uint64_t inode = pid > 1 ? namespace_inode(pid, "mnt") : 0;
 		if (inode && inode != own)
 			return pid;

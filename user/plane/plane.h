@@ -39,13 +39,14 @@ struct ls_warnings;
 
 enum ls_plane_access {
 	LS_PLANE_READ,
+	LS_PLANE_GLANCE, /* reads, and never waits: what a killed attach has left is for others to clear */
 	LS_PLANE_WRITE, /* waits for the lock for at most five seconds */
 };
 
 /* A name that `-I` accepts: [a-z][a-z0-9_-]*, at most 31 characters. */
 bool ls_plane_instance_valid(const char *instance);
 
-/* Opens an instance. LS_PLANE_E_ABSENT when there is none. */
+/* Opens an instance. LS_PLANE_E_ABSENT when there is none; -EPROTO when another version made it. */
 int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_plane **ret_plane,
 		  struct ls_error *error);
 void ls_plane_close(struct ls_plane *plane);
@@ -144,6 +145,7 @@ struct ls_plane_status {
 	uint8_t policy_sha256[32];
 	uint64_t published_ns; /* Unix time */
 	uint64_t made_ns;      /* Unix time when the tables were made: counters count from there */
+	uint64_t program_ns;   /* Unix time since when this program runs */
 	uint64_t sources;      /* capacity that is held */
 	uint64_t confirm_ns;   /* left to confirm; 0: nothing is pending */
 	uint64_t off_ns;       /* left of `off`; 0: not off */

@@ -77,3 +77,8 @@ int ls_plane_program_fd(const struct ls_plane *plane)
 {
 	return plane->program_fd;
 }
+
+uint64_t ls_plane_sandbox_table_bytes(const struct ls_plane *plane)
+{
+	return (uint64_t)ls_plane_state(plane)->sets[LS_TABLE_SHORT] * sizeof(struct ls_ways);
+}

@@ -10,6 +10,7 @@
  * What works on any plane (publish, counters, bans, policy) works on this one; save and status do not.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,5 +52,17 @@ int ls_plane_run(struct ls_plane *plane, const void *frame, size_t length, uint3
 
 /* The fd of the loaded program, for benches that run it otherwise; owned by the plane. */
 int ls_plane_program_fd(const struct ls_plane *plane);
+
+/* Bytes of the short table, which holds the state of most limits. */
+uint64_t ls_plane_sandbox_table_bytes(const struct ls_plane *plane);
+
+/*
+ * Whether the kernel loads programs that take frames in several buffers (5.18): tried, by loading one. Who calls
+ * a sandbox's program by tail call must be loaded as it is.
+ */
+bool ls_load_has_frags(void);
+
+/* What new tables for so many sources take, and what there is (UINT64_MAX: not known). Negative errno. */
+int ls_load_memory(uint64_t sources, uint64_t *ret_wanted, uint64_t *ret_available);
 
 #endif

@@ -16,6 +16,7 @@
 #include "user/base/error.h"
 #include "user/base/output.h"
 #include "user/plane/link.h"
+#include "user/plane/overload.h"
 #include "user/plane/presence.h"
 #include "user/plane/timed.h"
 #include "user/plane/save.h"
@@ -145,8 +146,9 @@ static void note_interface(const struct ls_plane *plane, const struct ls_state_i
 			row->flags & LS_STATE_F_FELL_BACK ? ", as the driver has no native mode"
 							  : "");
 	if (interface->program_id && !interface->bank)
-		degrade(status, "%s: shares its counters with other interfaces since %s",
-			interface->name, since);
+		degrade(status,
+			"%s: shares its counters with other interfaces since %s: an instance counts %d apart",
+			interface->name, since, LS_BANKS - 1);
 }
 
 static void note_timed(struct ls_plane_status *status)
@@ -192,6 +194,11 @@ static void note_instance(struct ls_plane *plane, struct ls_plane_status *status
 	if (control->bans_lost)
 		degrade(status, "%" PRIu64 " bans by classes found no room since %s",
 			(uint64_t)control->bans_lost, stamp(state->made_ns, since));
+	if (control->contended)
+		degrade(status,
+			"%" PRIu64
+			" packets passed uncharged since %s: too many CPUs at one bucket at once",
+			(uint64_t)control->contended, stamp(state->made_ns, since));
 }
 
 /* What only the controller knows, but for what the lines about interfaces say already. */
@@ -258,6 +265,7 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 	memcpy(status.policy_sha256, half->sha256, sizeof(status.policy_sha256));
 	status.published_ns = half->since_ns;
 	status.made_ns = state->made_ns;
+	status.program_ns = state->upgraded_ns ? state->upgraded_ns : state->made_ns;
 	status.sources = state->sources;
 	status.confirm_ns = ls_plane_pending(plane);
 	status.off_ns = ls_plane_off_left(plane);
@@ -277,6 +285,9 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 	}
 	note_saved(plane, &status);
 	note_controller(&controller, &status);
+	if (ls_plane_has_signals(plane) && !controller.pid)
+		degrade(&status,
+			"overload: the policy has signals or checks, and 'loadshed serve' does not run, which measures them; limits and 'max' hold without it");
 	*ret = status;
 	return 0;
 }

@@ -161,6 +161,8 @@ static void lead(struct entries *entries)
 {
 	size_t first = 0; /* those before it are chosen */
 
+	if (entries->count == 0)
+		return;
 	for (enum ls_top_order order = 0; order < LS_TOP_ORDER_MAX; order++) {
 		const size_t rest = entries->count - first;
 		qsort_r(entries->items + first, rest, sizeof(entries->items[0]), compare_entries,

@@ -8,7 +8,7 @@
  *
  * Every figure has its bound. What is shown is what was counted for a row and for nobody else; the truth lies within
  * `error` of it, with 99.99 % (sampling) and for certain (the summary): see bpf/pure/summary.h. A source that sends more
- * than about 1/2048 of a CPU's packets, or has that share of its refused ones, is in the list.
+ * than 1/200 of a CPU's packets, or has that share of its refused ones, is in the list, unless LS_TOP_ROWS others send more.
  */
 
 #include <stddef.h>

@@ -398,6 +398,39 @@ static void format_ban(const struct ls_ban_rule *ban, char text[static 160])
 			 ls_time_format(ban->for_ns, duration));
 }
 
+/* A value as `show` prints it; "none" for what is not there. */
+static void diff_values(struct diff *diff, const char *what, const char *key, struct ls_buffer *old,
+			struct ls_buffer *new)
+{
+	if (strcmp(ls_buffer_string(old), ls_buffer_string(new)) != 0 || old->failed || new->failed)
+		line(diff, "%s: %s %.300s -> %.300s", what, key,
+		     old->length ? ls_buffer_string(old) : "none",
+		     new->length ? ls_buffer_string(new) : "none");
+}
+
+static void diff_signals(struct diff *diff)
+{
+	for (unsigned i = 0;; i++) {
+		_cleanup_buffer_ struct ls_buffer old = LS_BUFFER_INIT, new = LS_BUFFER_INIT;
+		const char *key = ls_print_signal(&diff->from->signals, i, &old);
+		if (!key)
+			return;
+		ls_print_signal(&diff->to->signals, i, &new);
+		diff_values(diff, "overload", key, &old, &new);
+	}
+}
+
+static void diff_check(struct diff *diff, const struct ls_class *from, const struct ls_class *to)
+{
+	_cleanup_buffer_ struct ls_buffer old = LS_BUFFER_INIT, new = LS_BUFFER_INIT;
+	char what[LS_NAME_BYTES + 8];
+
+	snprintf(what, sizeof(what), "class %s", from->name);
+	ls_print_check(&from->check, &old);
+	ls_print_check(&to->check, &new);
+	diff_values(diff, what, "check", &old, &new);
+}
+
 static void diff_class(struct diff *diff, const struct ls_class *from, const struct ls_class *to)
 {
 	char old[160], new[160];
@@ -414,6 +447,7 @@ static void diff_class(struct diff *diff, const struct ls_class *from, const str
 	format_ban(&to->ban, new);
 	if (strcmp(old, new) != 0)
 		line(diff, "class %s: ban %s -> %s", from->name, old, new);
+	diff_check(diff, from, to);
 }
 
 static size_t find_class(const struct ls_policy *policy, const char *name)
@@ -500,6 +534,10 @@ bool ls_policy_diff(const struct ls_policy *from, const struct ls_policy *to,
 	diff_nats(&diff);
 	diff_max(&diff, "packets", from->overload.has_packets, from->overload.packets,
 		 to->overload.has_packets, to->overload.packets);
+	if (from->overload_mode != to->overload_mode)
+		line(&diff, "overload: mode %s -> %s", ls_mode_names[from->overload_mode],
+		     ls_mode_names[to->overload_mode]);
+	diff_signals(&diff);
 	diff_max(&diff, "connections", from->overload.has_connections, from->overload.connections,
 		 to->overload.has_connections, to->overload.connections);
 	diff_cluster(&diff);

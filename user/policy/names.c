@@ -17,6 +17,11 @@ const char *const ls_mode_names[LS_MODE_MAX] = {
 	[LS_MODE_MONITOR] = "monitor",
 };
 
+const char *const ls_endpoint_names[LS_ENDPOINT_MAX] = {
+	[LS_ENDPOINT_NONE] = "none", [LS_ENDPOINT_FILE] = "file", [LS_ENDPOINT_TCP] = "tcp",
+	[LS_ENDPOINT_HTTP] = "http", [LS_ENDPOINT_UNIX] = "unix",
+};
+
 const char *const ls_priority_names[LS_PRIORITY_MAX] = {
 	[LS_PRIORITY_LOW] = "low",
 	[LS_PRIORITY_NORMAL] = "normal",

@@ -10,6 +10,7 @@
 #include "user/policy/policy.h"
 
 extern const char *const ls_mode_names[LS_MODE_MAX];
+extern const char *const ls_endpoint_names[LS_ENDPOINT_MAX];
 extern const char *const ls_priority_names[LS_PRIORITY_MAX];
 extern const char *const ls_algorithm_names[LS_ALGORITHM_MAX];
 extern const char *const ls_count_names[LS_COUNT_MAX];

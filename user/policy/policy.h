@@ -143,6 +143,32 @@ struct ls_ban_rule {
 	uint64_t for_ns;
 };
 
+/* Where something can be asked. */
+enum ls_endpoint_kind {
+	LS_ENDPOINT_NONE,
+	LS_ENDPOINT_FILE, /* a file that holds the answer */
+	LS_ENDPOINT_TCP,  /* connects */
+	LS_ENDPOINT_HTTP, /* GET */
+	LS_ENDPOINT_UNIX, /* connects to a socket; `load` reads from it, too */
+	LS_ENDPOINT_MAX,
+};
+
+struct ls_endpoint {
+	enum ls_endpoint_kind kind;
+	char *text; /* as written: a path, ADDRESS:PORT or http://ADDRESS:PORT/PATH; owned */
+	struct ls_prefix address; /* tcp and http */
+	uint16_t port;
+};
+
+/* What a class's service is asked, so that a breaker opens when it fails. */
+struct ls_check {
+	struct ls_endpoint endpoint; /* LS_ENDPOINT_NONE: there is no check */
+	uint64_t interval_ns;
+	uint64_t timeout_ns;
+	unsigned fall; /* failures in a row that open the breaker */
+	unsigned rise; /* successes in a row that close it by half */
+};
+
 struct ls_class {
 	char name[LS_NAME_BYTES];
 	enum ls_mode mode;
@@ -151,6 +177,7 @@ struct ls_class {
 	struct ls_limit limits[LS_CLASS_LIMITS];
 	size_t n_limits;
 	struct ls_ban_rule ban;
+	struct ls_check check;
 };
 
 struct ls_nat {
@@ -180,6 +207,20 @@ struct ls_cluster_rule {
 	bool share_bans;
 };
 
+/* The signals of `overload`: what `serve` measures, and how new work is refused by it. 0: that signal is off. */
+struct ls_signals {
+	bool given; /* new work is counted and may be refused */
+	uint64_t accept_delay_ns;
+	unsigned cpu, pressure, memory; /* per cent */
+	bool softnet;
+	struct ls_endpoint load;
+	unsigned load_target; /* per cent */
+	struct ls_endpoint probe;
+	uint64_t probe_target_ns;
+	unsigned floor
+		[LS_PRIORITY_MAX]; /* per cent of what is admitted that a priority always gets */
+};
+
 struct ls_policy {
 	enum ls_mode mode;
 	bool malformed_pass; /* malformed: pass */
@@ -192,6 +233,8 @@ struct ls_policy {
 	size_t n_nats;
 	struct ls_overload_max overload;
 	struct ls_cluster_rule cluster;
+	enum ls_mode overload_mode; /* monitor: what `overload` refuses is only counted */
+	struct ls_signals signals;
 	struct ls_class *classes;
 	size_t n_classes;
 };

@@ -54,4 +54,14 @@ void ls_print_member(struct ls_buffer *buffer, const struct ls_policy *policy,
 char *ls_limit_rate_format(const struct ls_limit *limit, char text[static LS_AMOUNT_TEXT]);
 char *ls_limit_amount_format(const struct ls_limit *limit, char text[static LS_AMOUNT_TEXT]);
 
+/*
+ * The value of signal `number` of `overload`, from 0, as `show` prints it; nothing for one that is not given. Returns
+ * its key, NULL beyond the last.
+ */
+const char *ls_print_signal(const struct ls_signals *signals, unsigned number,
+			    struct ls_buffer *buffer);
+
+/* The check of a class; nothing without one. */
+void ls_print_check(const struct ls_check *check, struct ls_buffer *buffer);
+
 #endif

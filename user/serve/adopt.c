@@ -218,12 +218,24 @@ static void drop_unwanted(struct adopt *adopt)
 	adopt->n_wanted = kept;
 }
 
+/*
+ * Nothing is attached, and not just nothing that this build can read: what another version attached runs, and replacing it
+ * is for an operator to decide.
+ */
+static bool is_absent(const struct ls_module_host *host)
+{
+	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
+
+	return ls_plane_open(host->instance, LS_PLANE_GLANCE, &plane, NULL) == LS_PLANE_E_ABSENT;
+}
+
 static void list_wanted(struct adopt *adopt, uint64_t now_ns)
 {
 	_cleanup_saved_attach_ struct ls_saved_attach saved = { 0 };
+	const struct ls_module_host *host = adopt->host;
 
-	if (ls_save_read_attach(adopt->host->instance, &saved, NULL) == 0 &&
-	    (adopt->host->may_restore || adopt->host->plane))
+	if ((host->plane || (host->may_restore && is_absent(host))) &&
+	    ls_save_read_attach(host->instance, &saved, NULL) == 0)
 		for (size_t i = 0; i < saved.n_interfaces; i++) {
 			const char *name = saved.interfaces[i].name;
 			const struct ls_presence_row *row = row_of(adopt, name);

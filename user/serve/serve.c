@@ -25,6 +25,7 @@
 #include "user/base/module.h"
 #include "user/cluster/cluster.h"
 #include "user/observe/observe.h"
+#include "user/overload/overload.h"
 #include "user/plane/plane.h"
 #include "user/serve/modules.h"
 #include "user/serve/notify.h"
@@ -35,8 +36,13 @@
 
 /* In the order of their start. Ends with a NULL. */
 static const struct ls_module *const modules[] = {
-	&ls_module_adopt,   &ls_module_reload,	&ls_module_watch,
-	&ls_module_observe, &ls_module_cluster, NULL,
+	&ls_module_adopt,
+	&ls_module_reload,
+	&ls_module_watch,
+	&ls_module_overload,
+	&ls_module_observe,
+	&ls_module_cluster,
+	NULL,
 };
 #define MODULES (sizeof(modules) / sizeof(modules[0]) - 1)
 
@@ -99,7 +105,7 @@ static void open_plane(struct serve *serve)
 {
 	struct ls_error error = LS_ERROR_INIT;
 	struct ls_plane *plane = NULL;
-	const int r = ls_plane_open(serve->host.instance, LS_PLANE_READ, &plane, &error);
+	const int r = ls_plane_open(serve->host.instance, LS_PLANE_GLANCE, &plane, &error);
 
 	if (r == 0) {
 		exchange_plane(serve, plane);
@@ -252,9 +258,9 @@ static int start(struct serve *serve, struct ls_error *error)
 	(void)ls_plane_prepare(false, NULL);
 	/* Whoever may not look at all ends here, and does not wait for what it will never see. */
 	r = ls_plane_open(serve->host.instance, LS_PLANE_READ, &serve->host.plane, error);
-	if (r == -EPERM)
+	if (r < 0 && r != -EPROTO)
 		return r;
-	if (r < 0 && !serve->host.plane) {
+	if (r < 0) {
 		ls_log(LS_LOG_ERROR, "%s", error->text);
 		serve->said = *error;
 		ls_error_clear(error);

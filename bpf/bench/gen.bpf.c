@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 
-/* The kernel half of gen.h. */
+/*
+ * The kernel half of user/bench/gen.h: gives each frame another source, then calls the program under test by
+ * tail call, or redirects the frame to a veth. IPv4 header checksums are right, for stacks that look at them.
+ * The loader marks these programs as taking frames of several buffers where the program under test is.
+ */
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#include "tests/tools/gen.h"
+#include "loadshed/bench_abi.h"
 
-struct gen_config gen_config SEC(".data.config");
-struct gen_cpu gen_cpu[GEN_CPUS] SEC(".data.cpus");
+struct ls_gen_config gen_config SEC(".data.config");
+struct ls_gen_cpu gen_cpu[LS_GEN_CPUS] SEC(".data.cpus");
+
+/* Which clang built this object, and so the one beside it. */
+const char gen_compiler[64] SEC(".rodata.compiler") = __VERSION__;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -17,10 +24,9 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } gen_target SEC(".maps");
 
-#define IP_AT 14
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE __u64 draw(struct gen_cpu *cpu)
+INLINE __u64 draw(struct ls_gen_cpu *cpu)
 {
 	cpu->random = cpu->random * 6364136223846793005ULL + 1442695040888963407ULL;
 	return cpu->random;
@@ -53,26 +59,28 @@ INLINE int prepare(struct xdp_md *ctx)
 {
 	__u8 *frame = (__u8 *)(long)ctx->data;
 	__u8 *end = (__u8 *)(long)ctx->data_end;
-	struct gen_cpu *cpu = &gen_cpu[bpf_get_smp_processor_id() & (GEN_CPUS - 1)];
-	if (frame + IP_AT + 44 > end)
+	__u8 *ip = frame + (gen_config.ip_at & 31);
+	struct ls_gen_cpu *cpu = &gen_cpu[bpf_get_smp_processor_id() & (LS_GEN_CPUS - 1)];
+	if (ip + 40 > end)
 		return 0;
 	__u64 random = draw(cpu);
-	int is_ipv4 = gen_config.family == 4;
-	if (is_ipv4)
-		source4(frame + IP_AT, random);
+	if (gen_config.family == 4)
+		source4(ip, random);
 	else
-		source6(frame + IP_AT, random);
+		source6(ip, random);
 	if (gen_config.ports) {
 		/* Bits 16 to 31: a source keeps to no port. */
 		__u32 number = (__u32)((random >> 16 & 0xffff) * gen_config.ports >> 16);
-		*(__u16 *)(frame + (is_ipv4 ? IP_AT + 22 : IP_AT + 42)) =
-			__builtin_bswap16((__u16)(gen_config.port + number));
+		__u8 *port = frame + (gen_config.port_at & 127);
+		if (port + 2 > end)
+			return 0;
+		*(__u16 *)port = __builtin_bswap16((__u16)(gen_config.port + number));
 	}
 	cpu->packets++;
 	return 1;
 }
 
-SEC("xdp.frags")
+SEC("xdp")
 int gen_call(struct xdp_md *ctx)
 {
 	if (prepare(ctx))
@@ -80,7 +88,7 @@ int gen_call(struct xdp_md *ctx)
 	return XDP_ABORTED;
 }
 
-SEC("xdp.frags")
+SEC("xdp")
 int gen_redirect(struct xdp_md *ctx)
 {
 	if (!prepare(ctx))
@@ -88,7 +96,7 @@ int gen_redirect(struct xdp_md *ctx)
 	return (int)bpf_redirect(gen_config.redirect, 0);
 }
 
-SEC("xdp.frags")
+SEC("xdp")
 int gen_drop(struct xdp_md *ctx)
 {
 	(void)ctx;

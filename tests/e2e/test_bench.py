@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""bench: it measures, says what it measured, touches nothing that is live, and leaves nothing behind."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from harness import COMMAND_SECONDS, LOADSHED, ROOT, Skip, case, check, check_equal, main, run, wait_for
+
+import packets
+
+sys.path.insert(0, os.path.join(ROOT, "tests/bench"))
+import plot  # noqa: E402
+
+MACHINE = ("cpu", "cpus", "load", "kernel", "architecture", "version", "compiler", "jit", "rounds", "tries")
+DENY = "version: 1\ndeny: [198.51.100.1]\n"
+
+
+def check_figure(what, figure):
+    check_equal(what, sorted(figure), ["high", "low", "median"])
+    check(figure["low"] <= figure["median"] <= figure["high"], "%s is out of order: %r" % (what, figure))
+    check(all(-1e6 < value < 1e6 for value in figure.values()), "%s is no number: %r" % (what, figure))
+
+
+@case("bench: some groups as JSON, beside an instance that notices nothing")
+def groups(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    lab.send(packets.udp_frame("198.51.100.1"))
+    before, links = lab.ls("-o", "json", "stats").json(), lab.status()["interfaces"]
+    document = lab.ls("-o", "json", "bench", "bans", "classes", "apply").json()
+    for key in MACHINE:
+        check(key in document["machine"], "no '%s' in %r" % (key, document["machine"]))
+    rows = document["rows"]
+    check_equal("groups", sorted({row["group"] for row in rows}), ["apply", "bans", "classes"])
+    for row in rows:
+        check_figure(row["name"], row["loadshed"])
+    names = {row["name"]: row for row in rows}
+    check_equal("over", {row["over"] for row in rows}, {"no bans", "one class", None})
+    check("last of 256 classes" in names, "rows: %r" % list(names))
+    check_equal("bytes per source", names["table bytes per tracked (source, limit)"]["loadshed"]["median"], 64)
+    check_equal("links", lab.status()["interfaces"], links)
+    check_equal("drops", lab.ls("-o", "json", "stats").json()["drop"], before["drop"])
+    check("ls_" not in run(["ip", "-details", "link", "show", "lo"]).out, "something is on lo")
+
+
+@case("bench: the table has the rivals' columns, and a plot is made of the JSON")
+def table(test):
+    text = run([LOADSHED, "bench", "frames"]).out
+    for word in ("CPUs", "kernel", "Medians", "loadshed", "IPv6: four extension headers"):
+        check(word in text, "no '%s' in %r" % (word, text))
+    document = {"machine": {"cpu": "<any>", "cpus": 1, "kernel": "6", "version": "0", "compiler": "c"}, "rows": []}
+    figure = {"median": 30, "low": 29, "high": 40}
+    for name in ("one limit, 1 source", "one limit, 1 k sources"):
+        document["rows"].append({"group": "limits", "name": name, "unit": "ns", "loadshed": figure,
+                                 "rivals": {"LRU hash": figure}})
+    source, picture = test.file("bench.json", json.dumps(document)), test.path("bench.svg")
+    run([sys.executable, os.path.join(ROOT, "tests/bench/plot.py"), source, picture])
+    with open(picture, encoding="utf-8") as file:
+        svg = file.read()
+    check_equal("bars", svg.count("<path"), 4)
+    check("&lt;any&gt;" in svg and "one limit, 1 k sources" in svg, "labels are missing: %r" % svg[:300])
+    check_equal("nothing to show", plot.panels([]), [])
+
+
+@case("bench: wrong words are usage, and without privileges there is one line")
+def refused(test):
+    result = run([LOADSHED, "bench", "limits", "nosuch"], code=2)
+    check("'nosuch'" in result.err and "limits, classes" in result.err, "stderr %r" % result.err)
+    check_equal("output", result.out, "")
+    if not shutil.which("setpriv"):
+        raise Skip("needs setpriv")
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if run([*nobody, LOADSHED, "version"], code=None).code != 0:
+        raise Skip("nobody may not run %s" % LOADSHED)
+    result = run([*nobody, LOADSHED, "bench"], code=1)
+    check("root" in result.err, "stderr %r" % result.err)
+    check_equal("lines", len(result.err.splitlines()), 1)
+
+
+def programs(pid):
+    """Ids of the BPF programs that a process holds."""
+    found = set()
+    for fd in os.listdir("/proc/%d/fdinfo" % pid):
+        try:
+            with open("/proc/%d/fdinfo/%s" % (pid, fd), encoding="utf-8") as file:
+                found |= {int(line.split()[1]) for line in file if line.startswith("prog_id:")}
+        except OSError:
+            pass
+    return found
+
+
+def alive():
+    """Ids of all loaded programs."""
+    return {entry["id"] for entry in json.loads(run(["bpftool", "-j", "prog", "show"]).out)}
+
+
+@case("bench: Ctrl-C ends it at once and nothing stays")
+def interrupted(test):
+    process = subprocess.Popen([LOADSHED, "bench"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        line = ""
+        while not line.startswith("one limit"):
+            line = process.stdout.readline().decode()
+            check(line, "no row: %r" % process.stderr.read())
+        held = programs(process.pid) if process.poll() is None else set()
+        if not held and process.wait(timeout=COMMAND_SECONDS) == 0:
+            raise Skip("it was over before this process got the CPU again")
+        check(len(held) >= 5, "holds %r" % held)
+        check(held <= alive(), "what it holds is not loaded")
+        process.send_signal(signal.SIGINT)
+        check_equal("exit", process.wait(timeout=10), -signal.SIGINT)
+    finally:
+        process.kill()
+        process.communicate()
+    wait_for("its programs are gone", lambda: not held & alive())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef LOADSHED_USER_BENCH_RIVALS_H
+#define LOADSHED_USER_BENCH_RIVALS_H
+
+/* The alternatives that the bench measures beside ours (bpf/bench/rivals.bpf.c), loaded for this process alone. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "user/base/cleanup.h"
+
+struct ls_error;
+struct ls_prefix;
+struct ls_rivals;
+
+/* In this order in the tables: id, name. */
+#define LS_RIVALS(X)                                                                               \
+	X(LRU, "LRU hash")                                                                         \
+	X(PERCPU, "per-CPU hash")                                                                  \
+	X(LOCK, "spin lock")                                                                       \
+	X(TRIE4, "LPM trie")                                                                       \
+	X(TRIE6, "LPM trie")
+
+enum ls_rival {
+#define LS_RIVAL_ENUM(id, name) LS_RIVAL_##id,
+	LS_RIVALS(LS_RIVAL_ENUM)
+#undef LS_RIVAL_ENUM
+		LS_RIVAL_MAX,
+};
+
+const char *ls_rival_name(enum ls_rival rival);
+
+/* `sources`: how many their tables must hold; `prefixes`: the same of the tries. Negative with a line. */
+int ls_rivals_open(uint32_t sources, uint32_t prefixes, struct ls_rivals **ret,
+		   struct ls_error *error);
+void ls_rivals_close(struct ls_rivals *rivals);
+DEFINE_CLEANUP(struct ls_rivals *, ls_rivals_close);
+
+int ls_rivals_fd(const struct ls_rivals *rivals, enum ls_rival rival);
+/* Adds prefixes to the trie of their family, which must be one. Negative with a line. */
+int ls_rivals_list(struct ls_rivals *rivals, const struct ls_prefix *prefixes, size_t count,
+		   struct ls_error *error);
+
+#endif
