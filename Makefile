@@ -18,9 +18,17 @@ ARCH_INCLUDE := $(shell $(CC) -print-multiarch 2>/dev/null)
 WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror
 CFLAGS ?= -O2 -g
 USER_CFLAGS := -std=gnu11 -D_GNU_SOURCE $(WARNINGS) -I. -Iinclude -Ibpf -isystem $(BUILD) -DLS_VERSION='"$(VERSION)"' -MMD -MP
-USER_LIBS := -lbpf -lelf -lz -lyaml -lpcap -ljansson -lmicrohttpd -lncurses -ltinfo -lseccomp -lm -lpthread
+USER_LIBS = -lbpf -lelf -lz -lyaml -lpcap -ljansson -lmicrohttpd -lncurses -ltinfo -lseccomp $(REDIS_LIBS) -lm -lpthread
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -Ibpf -Iinclude \
 	$(if $(ARCH_INCLUDE),-idirafter /usr/include/$(ARCH_INCLUDE)) -MMD -MP
+
+# TLS to a Redis where its library has it (hiredis 1.0; not the 0.14 of Debian 12).
+REDIS_TLS := $(shell pkg-config --exists hiredis_ssl 2>/dev/null && echo yes)
+REDIS_LIBS := -lhiredis $(if $(REDIS_TLS),-lhiredis_ssl -lssl -lcrypto)
+# Scripts go into the program as they are, and their names are their hashes.
+script_name = -DLS_$(1)_SHA1='"$(firstword $(shell sha1sum user/cluster/$(2).lua))"'
+STORE_CFLAGS := $(call script_name,ROUND,round) $(call script_name,BEAT,beat) $(call script_name,BANS,bans) \
+	$(if $(REDIS_TLS),-DLS_REDIS_TLS)
 
 USER_SOURCES := $(wildcard user/*/*.c)
 USER_OBJECTS := $(USER_SOURCES:%.c=$(BUILD)/%.o)
@@ -42,6 +50,9 @@ all: $(BUILD)/loadshed
 $(BUILD)/loadshed: $(USER_OBJECTS)
 	$(call say,LINK  $@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(USER_LIBS)
+
+$(BUILD)/user/cluster/store_redis.o $(BUILD)/asan/user/cluster/store_redis.o: $(wildcard user/cluster/*.lua)
+$(BUILD)/user/cluster/%.o $(BUILD)/asan/user/cluster/%.o: USER_CFLAGS += $(STORE_CFLAGS)
 
 $(BUILD)/libloadshed.a: $(LIBRARY_OBJECTS)
 	$(Q)rm -f $@
@@ -107,7 +118,7 @@ UNIT_INSTANCE = s,/loadshed \(restore\|serve\),/loadshed -I %i \1,; s|^Descripti
 INSTALLED = sbin/loadshed share/man/man8/loadshed.8 share/man/man5/loadshed-policy.5 \
 	$(UNITS:%=lib/systemd/system/%.service) $(UNITS:%=lib/systemd/system/%@.service) \
 	share/bash-completion/completions/loadshed share/zsh/site-functions/_loadshed \
-	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/NEWS.md \
+	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/cluster.md share/doc/loadshed/NEWS.md \
 	share/doc/loadshed/bench.svg \
 	share/loadshed/grafana/loadshed.json share/loadshed/alerts/loadshed.rules.yml \
 	$(patsubst user/share/%,share/doc/loadshed/%,$(wildcard user/share/examples/*))
@@ -125,7 +136,7 @@ install: all $(BUILD)/loadshed.8
 	$(BUILD)/loadshed completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadshed
 	$(BUILD)/loadshed completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_loadshed
 	$(BUILD)/loadshed completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loadshed.fish
-	install -m 644 user/share/guide.md user/share/NEWS.md user/share/bench.svg $(DESTDIR)$(PREFIX)/share/doc/loadshed/
+	install -m 644 user/share/guide.md user/share/cluster.md user/share/NEWS.md user/share/bench.svg $(DESTDIR)$(PREFIX)/share/doc/loadshed/
 	install -m 644 user/share/grafana/loadshed.json $(DESTDIR)$(PREFIX)/share/loadshed/grafana/
 	install -m 644 user/share/alerts/loadshed.rules.yml $(DESTDIR)$(PREFIX)/share/loadshed/alerts/
 	install -m 644 user/share/examples/* $(DESTDIR)$(PREFIX)/share/doc/loadshed/examples/

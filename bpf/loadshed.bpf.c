@@ -153,6 +153,7 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 	job->bytes = ls_is_replay ? ls_replay.wire_bytes : bytes;
 	job->factor = 0;
 	job->asking = 0;
+	job->shares = 0;
 	job->limit = LS_NO_LIMIT;
 	job->class_index = LS_NO_CLASS;
 

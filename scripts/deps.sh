@@ -69,6 +69,7 @@ rows_build() {
 		libyaml|has_lib yaml-0.1|libyaml-dev
 		libpcap|has_lib libpcap|libpcap-dev
 		jansson|has_lib jansson|libjansson-dev
+		hiredis|has_lib hiredis|libhiredis-dev
 		ncurses|has_lib ncurses|libncurses-dev
 		libmicrohttpd|has_lib libmicrohttpd|libmicrohttpd-dev
 		libseccomp|has_lib libseccomp|libseccomp-dev
@@ -94,6 +95,7 @@ rows_check() {
 		ethtool|has ethtool|ethtool
 		tcpdump|has tcpdump|tcpdump
 		nft|has nft|nftables
+		?redis-server|has redis-server|redis-server
 		iptables|has iptables|iptables
 		tc|has tc|iproute2
 		?tshark|has tshark|tshark

@@ -85,6 +85,7 @@ if [ -d "$DATA" ]; then
 else
 	suite model tests/model/run.sh
 fi
+suite sim/cluster "$BUILD/tests/sim/cluster"
 suite verifier tests/kern/verifier.sh
 suite kern tests/kern/run.sh
 suite e2e tests/e2e/run.sh

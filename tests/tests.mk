@@ -83,6 +83,20 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/twin/host.c $(FUZZ_SOURCES)
 vm: all
 	@tests/vm/run.sh
 
+
+# The fleet in one process: host only, no sanitizers, since it simulates a quarter of an hour of 1000 nodes.
+tools: $(BUILD)/tests/sim/cluster
+$(BUILD)/tests/sim/cluster: tests/sim/cluster.c user/cluster/ratio.c
+	@mkdir -p $(@D)
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $^ -lm
+
+# Controllers against a real Redis: the program's own objects, without sanitizers.
+tools: $(BUILD)/tests/sim/swarm
+$(BUILD)/tests/sim/swarm: tests/sim/swarm.c $(BUILD)/libloadshed.a
+	@mkdir -p $(@D)
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $^ $(USER_LIBS)
 # Overload on real traffic, against no shedding, a short backlog and CoDel: not part of `make check`, since it takes minutes
 # and wants a quiet machine. RIG_OPTIONS: see tests/rig/overload.py.
 .PHONY: rig-overload

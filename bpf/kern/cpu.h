@@ -36,7 +36,9 @@ struct ls_pending {
 	__u8 at; /* LS_AT_* */
 	__u8 shared;
 	__u8 pad0;
-	__u64 pad1[2];
+	__u32 hot;   /* entry of the side table, from 1; 0: none */
+	__u32 units; /* packets, bytes or connections; set with hot_key */
+	__u64 hot_key;
 };
 
 #define LS_PENDING_OVERLOAD LS_CLASS_LIMITS /* two more behind the limits: packets, connections */
@@ -46,6 +48,11 @@ struct ls_pending {
 
 #define LS_NO_LIMIT 255U
 #define LS_NO_CLASS 65535U
+
+/* Limits of the class hold for all nodes, and serve says that they share. */
+#define LS_SHARES 1U
+#define LS_SHARES_MORE 2U    /* some cost or ceiling is not the limit's own */
+#define LS_SHARES_OFFERED 4U /* counted as offered */
 
 struct ls_job {
 	struct ls_packet packet;
@@ -65,8 +72,9 @@ struct ls_job {
 	__u32 counter;	 /* out: where this packet is counted */
 	__u8 verdict, reason, limit;
 	__u8 clocked;
+	__u32 shares;	 /* LS_SHARES_* */
 	__u8 is_offered; /* new work that the level was asked about, counted once */
-	__u8 pad0[7];
+	__u8 pad0[3];
 } __attribute__((aligned(64)));
 
 struct ls_cpu {

@@ -5,16 +5,12 @@
 /* Steps 8 to 10: the limits of the class, panic, overload, and what is said about it. */
 
 #include "kern/bans.h"
+#include "kern/hot.h"
 #include "kern/events.h"
 #include "kern/level.h"
 #include "kern/limits.h"
 #include "kern/overload.h"
 #include "kern/panic.h"
-
-/* Which of the pendings refused, and how. */
-#define LS_REFUSAL(index, answer) ((index) << 8 | (answer))
-#define LS_REFUSAL_INDEX(refusal) ((refusal) >> 8)
-#define LS_REFUSAL_ANSWER(refusal) ((refusal)&0xff)
 
 /*
  * Notes that pending i is charged. In memory, not in a register: a register's value is known to the verifier,
@@ -130,6 +126,8 @@ LS_INLINE int ls_ask_all(struct ls_job *job, __u32 n, __u32 priority)
 		refusal = ls_ask_overload(job, priority);
 	if (!refusal && LS_READ_ONCE(job->word) & LS_WORD_LEVEL)
 		refusal = ls_ask_level(job, priority);
+	if (!refusal && LS_READ_ONCE(job->shares))
+		refusal = ls_hot_thin(job);
 	return refusal;
 }
 
@@ -234,7 +232,7 @@ LS_INLINE int ls_limits_quick(struct ls_cpu *cpu, struct ls_class_abi *class)
 		if (!ls_bucket_take(state, job->now, cost, limit->tau, limit->clamp, &next))
 			return (int)LS_REFUSAL(i, LS_ASK_REFUSED);
 		if (way == LS_WAY_NONE) {
-			if (n == 1 && ls_quick_claim(job, ways, set, key, next))
+			if (n == 1 && !job->shares && ls_quick_claim(job, ways, set, key, next))
 				return 0;
 			return ls_limits_many(job);
 		}
@@ -244,6 +242,11 @@ LS_INLINE int ls_limits_quick(struct ls_cpu *cpu, struct ls_class_abi *class)
 		pending->cost = cost;
 		pending->state = state;
 		pending->next = next;
+	}
+	if (LS_UNLIKELY(job->shares)) {
+		int refusal = ls_hot_thin(job);
+		if (refusal)
+			return refusal;
 	}
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
@@ -321,9 +324,15 @@ LS_INLINE void ls_judge_class(struct ls_cpu *cpu)
 	if (!class->n_limits && !beside)
 		return;
 	ls_job_clock(cpu);
-	__u32 refusal = (__u32)(class->flags & LS_CLASS_F_QUICK && !beside
+	if (LS_UNLIKELY(class->flags & LS_CLASS_F_CLUSTER) &&
+	    job->now_ns < LS_READ_ONCE(ls_control.hot_until))
+		ls_hot_look(job);
+	__u32 refusal = (__u32)(class->flags & LS_CLASS_F_QUICK && !beside &&
+						!(job->shares & LS_SHARES_MORE)
 					? ls_limits_quick(cpu, class)
 					: ls_limits_many(job));
+	if (LS_UNLIKELY(job->shares))
+		ls_hot_settle(job, refusal);
 	__u32 answer = LS_REFUSAL_ANSWER(refusal);
 	if (LS_LIKELY(answer == LS_ASK_OK))
 		return;

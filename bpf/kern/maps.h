@@ -16,6 +16,7 @@
 #include "kern/cpu.h"
 #include "loadshed/control_abi.h"
 #include "loadshed/event_abi.h"
+#include "loadshed/hot_abi.h"
 #include "loadshed/ledger_abi.h"
 #include "loadshed/overload_abi.h"
 #include "loadshed/state_abi.h"
@@ -59,6 +60,8 @@ LS_ARRAY(ls_counters, struct ls_counters, 1);
 LS_ARRAY(ls_top, struct ls_top, 1);
 LS_ARRAY(ls_ledger, struct ls_ledger, 1);
 LS_ARRAY(ls_state, struct ls_state, 1);
+LS_ARRAY(ls_hot, struct ls_hot, 1);
+LS_ARRAY(ls_hot_cpus, struct ls_hot_cpu, 1);
 LS_ARRAY(ls_retired, struct ls_counters, 1);
 LS_ARRAY(ls_events, struct ls_event_ring, 1);
 LS_ARRAY(ls_offered, struct ls_offered, 1);

@@ -61,7 +61,8 @@ struct ls_control {
 	__u64 ban_lengths4; /* bit L - 1: some IPv4 ban has length L, 1 to 32 */
 	__u64 ban_lengths6; /* bit L - 1: some IPv6 ban has length L, 1 to 64 */
 	__u64 zero;	    /* always 0, which the verifier cannot know: see pure/packet.h */
-	__u64 pad0[2];
+	__u64 hot_until; /* nodes share limits until then, in ns since the epoch (kern/hot.h); 0: they do not */
+	__u64 pad0;
 
 	/* What is temporary: read only when LS_WORD_TIMED is set (pure/timed.h). In ns since the epoch, as of bans;
 	 * 0: not set. */

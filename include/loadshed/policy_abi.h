@@ -67,10 +67,14 @@ struct ls_limit_abi {
 
 #define LS_LIMIT_F_SHARED 1U /* the bucket is not one source's: committed first, never NAT-scaled */
 
+/* The limit holds for all nodes together: kern/hot.h. */
+#define LS_LIMIT_F_CLUSTER 2U
+
 #define LS_CLASS_F_MONITOR 1U
 #define LS_CLASS_F_BAN 2U
 /* All limits are token buckets per source in the short table: kern/judge.h has a short way for them. */
 #define LS_CLASS_F_QUICK 4U
+#define LS_CLASS_F_CLUSTER 8U /* some limit has LS_LIMIT_F_CLUSTER */
 
 /* One class: a line of its own and one for each limit. */
 struct ls_class_abi {

@@ -123,6 +123,8 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	host_map_new(&ls_strikes, sizeof(struct ls_strikes), sets);
 	host_map_new(&ls_bans, sizeof(struct ls_bans), sets);
 	host_map_new(&ls_ban_info, sizeof(struct ls_ban_info), sets);
+	host_map_new(&ls_hot, sizeof(struct ls_hot), 1);
+	host_map_new(&ls_hot_cpus, sizeof(struct ls_hot_cpu), cpus);
 	host_map_new(&ls_counters, sizeof(struct ls_counters), cpus);
 	host_map_new(&ls_events, sizeof(struct ls_event_ring), cpus);
 	host_map_new(&ls_offered, sizeof(struct ls_offered), cpus);
@@ -175,6 +177,27 @@ void ls_host_publish(const struct ls_image *image, unsigned half)
 	uint64_t number = (ls_control.word >> LS_WORD_NUMBER_SHIFT) + 1;
 	__atomic_store_n(&ls_control.word, image->word | half | number << LS_WORD_NUMBER_SHIFT,
 			 __ATOMIC_SEQ_CST);
+}
+
+struct ls_hot *ls_host_share(uint64_t until_ns)
+{
+	ls_control.hot_until = until_ns;
+	return host_elements(&ls_hot);
+}
+
+struct ls_hot_cpu *ls_host_shares(void)
+{
+	return host_elements(&ls_hot_cpus);
+}
+
+uint64_t ls_host_source_key(uint32_t source, unsigned half, unsigned class_index, unsigned limit)
+{
+	const struct ls_class_abi *class =
+		&ls_static.tables.classes[half * LS_CLASSES + class_index];
+	const struct ls_packet packet = { .family = 4, .source = { .low = source } };
+	struct ls_hash hash =
+		ls_hash_source(ls_control.hash_key, class->slot, LS_ABI_PER_SOURCE, &packet);
+	return ls_hash_key(hash, class->limit[limit].slot);
 }
 
 void ls_host_set_epoch(uint64_t now_ns, uint64_t wall_ns)

@@ -56,4 +56,12 @@ struct ls_ways *ls_host_ways(size_t *ret_sets);
 /* One for each CPU. */
 const struct ls_top *ls_host_top(void);
 
+/* Nodes share limits until then, in ns since the epoch: the side table, and the CPUs' own parts of it. */
+struct ls_hot;
+struct ls_hot_cpu;
+struct ls_hot *ls_host_share(uint64_t until_ns);
+struct ls_hot_cpu *ls_host_shares(void);
+/* Key of an IPv4 source (host order) under a limit per source. */
+uint64_t ls_host_source_key(uint32_t source, unsigned half, unsigned class_index, unsigned limit);
+
 #endif

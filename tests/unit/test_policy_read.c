@@ -322,7 +322,7 @@ static void documents_are_refused_with_their_place(void **state)
 		{ "version: 1\ncapacity: {}\n", "p.yaml:2:11:", "sources: 1M" },
 		{ "version: 1\ncapacity: { sources: 999 }\n", "p.yaml:2:22:", "from 1k to 64M" },
 		{ "version: 1\ncapacity: { sources: 65M }\n", "p.yaml:2:22:", "from 1k to 64M" },
-		{ "version: 1\ncluster: { redis: redis://h }\n", "p.yaml:2:1:", "does not have" },
+		{ "version: 1\ncluster: { node: a }\n", "p.yaml:2:10:", "names no Redis" },
 		{ "version: 1\noverload: { cpu: 85 }\n", "p.yaml:2:18:", "no percentage" },
 		{ "version: 1\noverload: { cpu: 101% }\n", "p.yaml:2:18:", "out of range" },
 		{ "version: 1\noverload: { accept_delay: 0ms }\n", "p.yaml:2:27:", "from 1ms" },
@@ -519,9 +519,9 @@ static void limits_are_refused_with_their_place(void **state)
 		  "does not count bytes" },
 		{ "algorithm: sliding-log, limit: 1B, window: 1s, count: bytes", 22,
 		  "does not count bytes" },
-		{ "rate: 1/s, scope: cluster", 29, "does not have" },
+		{ "rate: 1/s, scope: cluster", 29, "needs a section 'cluster'" },
 		{ "rate: 1/s, scope: everywhere", 29, "node, cluster" },
-		{ "rate: 1/s, on_loss: local", 22, "does not have" },
+		{ "rate: 1/s, on_loss: local", 22, "scope: cluster" },
 	};
 
 	(void)state;

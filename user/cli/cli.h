@@ -119,6 +119,7 @@ int ls_cmd_overload_auto(struct ls_cli *cli);
 int ls_cmd_stats(struct ls_cli *cli);
 int ls_cmd_top(struct ls_cli *cli);
 int ls_cmd_explain(struct ls_cli *cli);
+int ls_cmd_cluster_status(struct ls_cli *cli);
 int ls_cmd_events(struct ls_cli *cli);
 int ls_cmd_capture(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);

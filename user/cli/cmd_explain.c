@@ -137,14 +137,16 @@ static json_t *limits_json(const struct ls_explain_limit *limits, size_t n)
 		const struct ls_explain_limit *limit = &limits[i];
 		json_array_append_new(
 			list,
-			json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:s, s:I, s:b, s:b, s:s}", "name",
-				  limit->name, "per", per_name(limit->per), "key", limit->key,
-				  "remaining", (json_int_t)limit->remaining, "retry_after_seconds",
-				  seconds_json(limit->wait_ns), "count",
+			json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:s, s:I, s:b, s:b, s:s, s:o}",
+				  "name", limit->name, "per", per_name(limit->per), "key",
+				  limit->key, "remaining", (json_int_t)limit->remaining,
+				  "retry_after_seconds", seconds_json(limit->wait_ns), "count",
 				  ls_count_names[limit->count % LS_COUNT_MAX], "algorithm",
 				  ls_algorithm_names[limit->algorithm % LS_ALGORITHM_MAX], "of",
 				  (json_int_t)limit->ceiling, "counted", limit->is_charged,
-				  "refuses", limit->refuses, "state", places[limit->place]));
+				  "refuses", limit->refuses || limit->thins, "state",
+				  places[limit->place], "cluster_admits",
+				  limit->is_shared ? json_real(limit->admit) : json_null()));
 	}
 	return list;
 }
@@ -270,6 +272,11 @@ static void print_why(const struct ls_explain *said)
 		break;
 	case LS_REASON_LIMIT:
 	case LS_REASON_CROWD:
+		if (limit->thins && !limit->refuses) {
+			printf("limit '%s' of class '%s' holds for all nodes together, which admit %.1f %% now",
+			       limit->name, said->class_name, limit->admit * 100);
+			break;
+		}
 		printf("limit '%s' of class '%s' admits one again in %s", limit->name,
 		       said->class_name, time_text(limit->wait_ns, left));
 		break;
@@ -366,7 +373,7 @@ static void add_rows(struct ls_table *table, const struct ls_explain_limit *limi
 		const struct ls_explain_limit *limit = &limits[i];
 		ls_table_cell(table, "%s%s", of, limit->name);
 		ls_table_cell(table, "%s",
-			      limit->refuses		       ? "refuses"
+			      limit->refuses || limit->thins   ? "refuses"
 			      : !limit->is_charged	       ? "not asked"
 			      : limit->place == LS_PLACE_CROWD ? "crowd"
 							       : "admits");

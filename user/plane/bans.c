@@ -313,6 +313,7 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 	const struct ls_ban_info *info = ls_plane_memory(plane, LS_MAP_BAN_INFO, error);
 	const struct ls_ledger *ledger = ls_plane_memory(plane, LS_MAP_LEDGER, error);
 	_cleanup_free_ struct ls_ban_entry *entries = NULL;
+	const uint64_t now_ns = ls_plane_now(plane);
 	size_t count = 0, room = 0;
 
 	if (!sets || !info || !ledger)
@@ -324,7 +325,7 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 				__atomic_load_n(&sets[set].way[way].until, __ATOMIC_ACQUIRE);
 			const uint64_t subject =
 				__atomic_load_n(&sets[set].way[way].subject, __ATOMIC_RELAXED);
-			if (until == LS_STATE_BUSY || !ls_ban_is_live(until, ls_plane_now(plane)))
+			if (until == LS_STATE_BUSY || !ls_ban_is_live(until, now_ns))
 				continue;
 			if (count == room) {
 				room = room ? 2 * room : 64;

@@ -22,6 +22,7 @@
 #include "loadshed/bounds.h"
 #include "loadshed/control_abi.h"
 #include "loadshed/event_abi.h"
+#include "loadshed/hot_abi.h"
 #include "loadshed/ledger_abi.h"
 #include "loadshed/overload_abi.h"
 #include "loadshed/state_abi.h"
@@ -49,6 +50,8 @@
 	X(RETIRED, ls_retired)                                                                     \
 	X(LEDGER, ls_ledger)                                                                       \
 	X(TEXTS, ls_texts)                                                                         \
+	X(HOT, ls_hot)                                                                             \
+	X(HOT_CPUS, ls_hot_cpus)                                                                   \
 	X(EVENTS, ls_events)                                                                       \
 	X(STATE, ls_state)                                                                         \
 	X(CONTROL, data_control)

@@ -13,6 +13,7 @@
  *	log	S/32 ways, each with 64 stamps of its own		17 MiB
  *	strikes	S/16 ways						1.3 MiB
  *	bans	524 288, whatever S					10 MiB
+ *	shared	4096 sources with counts for each possible CPU		0.8 MiB + 0.2 MiB per CPU
  *	events	512 for each possible CPU				0.2 MiB per CPU
  */
 
@@ -182,6 +183,7 @@ static int set_sizes(struct ls_skeleton *skeleton, const struct table_sizes *siz
 		{ skeleton->maps.ls_ban_info, sizes->ban_sets },
 		{ skeleton->maps.ls_ban_texts, sizes->ban_sets * LS_WAYS },
 		{ skeleton->maps.ls_counters, cpus * LS_BANKS },
+		{ skeleton->maps.ls_hot_cpus, cpus },
 		{ skeleton->maps.ls_events, is_replay ? 1 : cpus + 1 },
 		{ skeleton->maps.ls_offered, cpus },
 		{ skeleton->maps.ls_top, cpus },

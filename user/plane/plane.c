@@ -43,7 +43,8 @@ const char *ls_map_name(enum ls_map map)
 static bool is_optional(enum ls_map map)
 {
 	return map == LS_MAP_EVENTS || map == LS_MAP_TOP || map == LS_MAP_OVERLOAD ||
-	       map == LS_MAP_OFFERED || map == LS_MAP_FLOWS;
+	       map == LS_MAP_OFFERED || map == LS_MAP_FLOWS || map == LS_MAP_HOT ||
+	       map == LS_MAP_HOT_CPUS;
 }
 
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
@@ -67,6 +68,10 @@ static uint32_t expected_bytes(enum ls_map map)
 		return sizeof(struct ls_counters);
 	case LS_MAP_EVENTS:
 		return sizeof(struct ls_event_ring);
+	case LS_MAP_HOT:
+		return sizeof(struct ls_hot);
+	case LS_MAP_HOT_CPUS:
+		return sizeof(struct ls_hot_cpu);
 	case LS_MAP_OVERLOAD:
 		return sizeof(struct ls_overload);
 	case LS_MAP_OFFERED:

@@ -30,6 +30,9 @@ struct ls_view {
 	const struct ls_ways *ways;
 	const struct ls_log *logs;
 	const struct ls_shared *shared;
+	const struct ls_hot *hot; /* NULL: nodes do not share now */
+	const struct ls_hot_cpu *hot_cpus;
+	uint32_t n_cpus;
 	uint32_t table_base[LS_TABLES], table_mask[LS_TABLES];
 	/* Ways that the limits asked so far would charge, and that those after them cannot have: set * LS_WAYS + way. */
 	uint64_t taken[LS_VIEW_TAKEN];

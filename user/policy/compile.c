@@ -70,8 +70,11 @@ static void compile_class(struct ls_class_abi *record, const struct ls_class *cl
 		record->flags |= LS_CLASS_F_MONITOR;
 	record->priority = (uint8_t) class->priority;
 	record->n_limits = (uint8_t) class->n_limits;
-	for (size_t i = 0; i < class->n_limits; i++)
+	for (size_t i = 0; i < class->n_limits; i++) {
 		record->limit[i] = ls_compile_limit(&class->limits[i]);
+		if (class->limits[i].cluster)
+			record->flags |= LS_CLASS_F_CLUSTER;
+	}
 	if (class->ban.given)
 		compile_ban(record, &class->ban);
 }

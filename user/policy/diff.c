@@ -337,6 +337,12 @@ static void diff_limit(struct diff *diff, const char *class, const struct ls_lim
 	if (!ls_rate_equal(from->rate, to->rate) || from->window_ns != to->window_ns)
 		diff_amount(diff, class, to->name, ls_limit_rate_format(from, old),
 			    ls_limit_rate_format(to, new), fresh);
+	if (from->cluster != to->cluster)
+		line(diff, "class %s: limit %s: scope %s", class, to->name,
+		     to->cluster ? "node -> cluster" : "cluster -> node");
+	else if (from->cluster && from->on_loss != to->on_loss)
+		line(diff, "class %s: limit %s: on_loss %s -> %s", class, to->name,
+		     ls_loss_names[from->on_loss], ls_loss_names[to->on_loss]);
 	if (from->burst != to->burst || from->limit != to->limit)
 		diff_amount(diff, class, to->name, ls_limit_amount_format(from, old),
 			    ls_limit_amount_format(to, new), fresh);
@@ -479,6 +485,35 @@ static void diff_classes(struct diff *diff)
 	}
 }
 
+/* The sections' lines, one against the other: the printer gives each key one line, in a fixed order. */
+static void diff_cluster(struct diff *diff)
+{
+	_cleanup_buffer_ struct ls_buffer old = LS_BUFFER_INIT, new = LS_BUFFER_INIT;
+	_cleanup_buffer_ struct ls_buffer old_secret = LS_BUFFER_INIT, new_secret = LS_BUFFER_INIT;
+	const struct ls_cluster_rule *const from = &diff->from->cluster, *const to =
+										 &diff->to->cluster;
+	char *old_rest = NULL, *new_rest = NULL;
+
+	if (from->given != to->given) {
+		line(diff, "cluster: %s", to->given ? "added" : "removed");
+		return;
+	}
+	ls_print_cluster(&old, from, LS_SECRETS_MASKED);
+	ls_print_cluster(&new, to, LS_SECRETS_MASKED);
+	ls_print_cluster(&old_secret, from, LS_SECRETS_DIGESTED);
+	ls_print_cluster(&new_secret, to, LS_SECRETS_DIGESTED);
+	if (strcmp(ls_buffer_string(&old), ls_buffer_string(&new)) == 0) {
+		if (strcmp(ls_buffer_string(&old_secret), ls_buffer_string(&new_secret)) != 0)
+			line(diff, "cluster: redis has another password");
+		return;
+	}
+	char *a = strtok_r(old.bytes, "\n", &old_rest), *b = strtok_r(new.bytes, "\n", &new_rest);
+	for (; a && b; a = strtok_r(NULL, "\n", &old_rest), b = strtok_r(NULL, "\n", &new_rest))
+		if (strcmp(a, b) != 0)
+			line(diff, "cluster: %s -> %s", a + strspn(a, " "),
+			     b + strcspn(b, ":") + 2);
+}
+
 bool ls_policy_diff(const struct ls_policy *from, const struct ls_policy *to,
 		    struct ls_buffer *buffer)
 {
@@ -505,6 +540,7 @@ bool ls_policy_diff(const struct ls_policy *from, const struct ls_policy *to,
 	diff_signals(&diff);
 	diff_max(&diff, "connections", from->overload.has_connections, from->overload.connections,
 		 to->overload.has_connections, to->overload.connections);
+	diff_cluster(&diff);
 	diff_classes(&diff);
 	return diff.differs;
 }

@@ -6,6 +6,12 @@
 
 #include "user/base/units.h"
 
+const char *const ls_loss_names[LS_LOSS_MAX] = {
+	[LS_LOSS_LOCAL] = "local",
+	[LS_LOSS_OPEN] = "open",
+	[LS_LOSS_CLOSED] = "closed",
+};
+
 const char *const ls_mode_names[LS_MODE_MAX] = {
 	[LS_MODE_ENFORCE] = "enforce",
 	[LS_MODE_MONITOR] = "monitor",

@@ -46,5 +46,6 @@ void ls_policy_free(struct ls_policy *policy)
 	free(policy->signals.load.text);
 	free(policy->signals.probe.text);
 	free(policy->classes);
+	free(policy->cluster.password_file);
 	free(policy);
 }

@@ -22,6 +22,7 @@
 #include "user/base/addr.h"
 #include "user/base/cleanup.h"
 #include "user/base/units.h"
+#include "user/policy/redis_url.h"
 
 enum ls_mode {
 	LS_MODE_ENFORCE,
@@ -59,6 +60,14 @@ enum ls_per {
 	LS_PER_DESTINATION,
 	LS_PER_CLASS,
 	LS_PER_MAX,
+};
+
+/* What becomes of a limit in cluster scope while the store does not answer. */
+enum ls_loss {
+	LS_LOSS_LOCAL,	/* each node keeps to its share */
+	LS_LOSS_OPEN,	/* each node admits the whole limit */
+	LS_LOSS_CLOSED, /* nothing is admitted */
+	LS_LOSS_MAX,
 };
 
 /* A list of prefixes, sorted by (family, address, length), without duplicates. */
@@ -119,10 +128,12 @@ struct ls_limit {
 	uint8_t per_ipv4, per_ipv6; /* bits; only for LS_PER_PREFIX */
 	enum ls_count count;
 	enum ls_algorithm algorithm;
-	struct ls_rate rate; /* token bucket only */
-	uint64_t burst;	     /* token bucket only: items or bytes, the default filled in */
-	uint64_t limit;	     /* the window algorithms only: items or bytes */
-	uint64_t window_ns;  /* the same */
+	struct ls_rate rate;  /* token bucket only */
+	uint64_t burst;	      /* token bucket only: items or bytes, the default filled in */
+	uint64_t limit;	      /* the window algorithms only: items or bytes */
+	uint64_t window_ns;   /* the same */
+	bool cluster;	      /* scope: cluster */
+	enum ls_loss on_loss; /* with cluster; that of the section filled in */
 };
 
 struct ls_ban_rule {
@@ -180,6 +191,22 @@ struct ls_overload_max {
 	struct ls_rate packets, connections;
 };
 
+#define LS_CLUSTER_URLS 16
+#define LS_CLUSTER_PREFIX "ls:"
+
+/* The section `cluster`. */
+struct ls_cluster_rule {
+	bool given;
+	struct ls_redis_url redis[LS_CLUSTER_URLS];
+	size_t n_redis;
+	char node[64];	    /* "": the name of the host */
+	uint64_t period_ns; /* 0: automatic */
+	char key_prefix[32];
+	char *password_file; /* NULL: none */
+	enum ls_loss on_loss;
+	bool share_bans;
+};
+
 /* The signals of `overload`: what `serve` measures, and how new work is refused by it. 0: that signal is off. */
 struct ls_signals {
 	bool given; /* new work is counted and may be refused */
@@ -205,6 +232,7 @@ struct ls_policy {
 	struct ls_nat *nats;
 	size_t n_nats;
 	struct ls_overload_max overload;
+	struct ls_cluster_rule cluster;
 	enum ls_mode overload_mode; /* monitor: what `overload` refuses is only counted */
 	struct ls_signals signals;
 	struct ls_class *classes;

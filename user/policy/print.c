@@ -105,7 +105,7 @@ char *ls_limit_amount_format(const struct ls_limit *limit, char text[static LS_A
  * A path as a scalar: as it is where that is safe, else in double quotes. The reader lets no
  * control character into the model, so only the quote and the backslash need escaping.
  */
-static void print_path(struct ls_buffer *buffer, const char *path)
+void ls_print_text(struct ls_buffer *buffer, const char *path)
 {
 	static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 				   "_./-";
@@ -170,7 +170,7 @@ static void print_set(const struct ls_set *set, bool expand, struct ls_buffer *b
 	ls_buffer_format(buffer, "  %s:", set->name);
 	if (set->file && !expand) {
 		ls_buffer_text(buffer, " { file: ");
-		print_path(buffer, set->file);
+		ls_print_text(buffer, set->file);
 		ls_buffer_format(buffer, ", on_error: %s }  # ",
 				 set->skip_errors ? "skip" : "refuse");
 		print_origin(set, buffer);
@@ -224,7 +224,7 @@ static void print_endpoint(const struct ls_endpoint *endpoint, struct ls_buffer 
 {
 	ls_buffer_format(buffer, "{ %s: ", ls_endpoint_names[endpoint->kind]);
 	if (endpoint->kind == LS_ENDPOINT_FILE || endpoint->kind == LS_ENDPOINT_UNIX) {
-		print_path(buffer, endpoint->text);
+		ls_print_text(buffer, endpoint->text);
 		return;
 	}
 	ls_buffer_format(buffer, "\"%s\"", endpoint->text);
@@ -410,6 +410,9 @@ static void print_limit(const struct ls_limit *limit, struct ls_buffer *buffer)
 			 ls_algorithm_names[limit->algorithm]);
 	print_amount(bucket ? rate : amount, buffer);
 	print_amount(bucket ? amount : rate, buffer);
+	if (limit->cluster)
+		ls_buffer_format(buffer, ", scope: cluster, on_loss: %s",
+				 ls_loss_names[limit->on_loss]);
 	ls_buffer_text(buffer, " }");
 	/* Bits or bytes is the commonest mistake, so both are shown. */
 	if (bucket && limit->count == LS_COUNT_BYTES &&
@@ -442,7 +445,8 @@ static void print_class(const struct ls_policy *policy, const struct ls_class *c
 	}
 }
 
-void ls_policy_print(const struct ls_policy *policy, bool expand, struct ls_buffer *buffer)
+static void print_policy(const struct ls_policy *policy, bool expand, enum ls_secrets secrets,
+			 struct ls_buffer *buffer)
 {
 	char sources[LS_UNIT_TEXT];
 
@@ -466,16 +470,28 @@ void ls_policy_print(const struct ls_policy *policy, bool expand, struct ls_buff
 				 ls_count_format(policy->nats[i].factor, sources));
 	}
 	print_overload(policy, buffer);
+	ls_print_cluster(buffer, &policy->cluster, secrets);
 	ls_buffer_format(buffer, "\nclasses:%s\n", policy->n_classes == 0 ? " []" : "");
 	for (size_t i = 0; i < policy->n_classes; i++)
 		print_class(policy, &policy->classes[i], buffer);
+}
+
+void ls_policy_print(const struct ls_policy *policy, bool expand, struct ls_buffer *buffer)
+{
+	print_policy(policy, expand, LS_SECRETS_MASKED, buffer);
+}
+
+void ls_policy_print_secrets(const struct ls_policy *policy, enum ls_secrets secrets,
+			     struct ls_buffer *buffer)
+{
+	print_policy(policy, false, secrets, buffer);
 }
 
 int ls_policy_digest(const struct ls_policy *policy, uint8_t ret_digest[static 32])
 {
 	_cleanup_buffer_ struct ls_buffer text = LS_BUFFER_INIT;
 
-	ls_policy_print(policy, false, &text);
+	print_policy(policy, false, LS_SECRETS_DIGESTED, &text);
 	if (text.failed)
 		return -ENOMEM;
 	ls_sha256(text.bytes, text.length, ret_digest);

@@ -21,7 +21,21 @@ struct ls_buffer;
  */
 void ls_policy_print(const struct ls_policy *policy, bool expand, struct ls_buffer *buffer);
 
-/* SHA-256 of what ls_policy_print gives without `expand`. Returns 0 or -ENOMEM. */
+/*
+ * The same without `expand`, and what becomes of passwords in URLs, which otherwise are masked. Text in which they are
+ * kept is for what only root reads: the blob in the kernel and in /var/lib, and the file that an editor opens.
+ */
+void ls_policy_print_secrets(const struct ls_policy *policy, enum ls_secrets secrets,
+			     struct ls_buffer *buffer);
+
+/* print_cluster.c: the section `cluster` and its diff. */
+void ls_print_cluster(struct ls_buffer *buffer, const struct ls_cluster_rule *cluster,
+		      enum ls_secrets secrets);
+/* A scalar as the policy language wants it: quoted where that is needed. */
+void ls_print_text(struct ls_buffer *buffer, const char *text);
+
+/* SHA-256 of what ls_policy_print gives without `expand`, where a mask hides a password: of sixteen bits of its
+ * hash instead, so that another password is another policy. Returns 0 or -ENOMEM. */
 int ls_policy_digest(const struct ls_policy *policy, uint8_t ret_digest[static 32]);
 
 /*

@@ -117,12 +117,6 @@ static int read_deny(struct ls_reader *reader, const struct ls_node *node)
 	return ls_read_members(reader, node, "deny", &reader->policy->deny);
 }
 
-static int refuse_cluster(struct ls_reader *reader, const struct ls_node *node)
-{
-	return ls_refuse(reader, node->key,
-			 "this version does not have 'cluster' yet; leave the section out");
-}
-
 /*
  * In the order in which they need one another: sets before who names them, NAT factors before
  * limits.
@@ -134,7 +128,7 @@ static const struct {
 	{ "mode", read_mode },
 	{ "malformed", read_malformed },
 	{ "capacity", read_capacity },
-	{ "cluster", refuse_cluster },
+	{ "cluster", ls_read_cluster },
 	{ "sets", ls_read_sets },
 	{ "allow", read_allow },
 	{ "deny", read_deny },

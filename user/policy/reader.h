@@ -92,6 +92,10 @@ bool ls_ranges_hold(const struct ls_ranges *ranges, unsigned value);
 int ls_read_match(struct ls_reader *reader, const struct ls_node *node, struct ls_match *ret);
 int ls_read_limits(struct ls_reader *reader, const struct ls_node *node, struct ls_class *class);
 
+/* read_cluster.c: the section, and a limit's scope and on_loss. */
+int ls_read_cluster(struct ls_reader *reader, const struct ls_node *node);
+int ls_read_scope(struct ls_reader *reader, const struct ls_node *node, struct ls_limit *limit);
+
 #define LS_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 #endif

@@ -23,6 +23,7 @@
 #include "user/base/log.h"
 #include "user/base/loop.h"
 #include "user/base/module.h"
+#include "user/cluster/cluster.h"
 #include "user/observe/observe.h"
 #include "user/overload/overload.h"
 #include "user/plane/plane.h"
@@ -35,8 +36,13 @@
 
 /* In the order of their start. Ends with a NULL. */
 static const struct ls_module *const modules[] = {
-	&ls_module_adopt,    &ls_module_reload,	 &ls_module_watch,
-	&ls_module_overload, &ls_module_observe, NULL,
+	&ls_module_adopt,
+	&ls_module_reload,
+	&ls_module_watch,
+	&ls_module_overload,
+	&ls_module_observe,
+	&ls_module_cluster,
+	NULL,
 };
 #define MODULES (sizeof(modules) / sizeof(modules[0]) - 1)
 
