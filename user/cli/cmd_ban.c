@@ -11,7 +11,7 @@
 #include "user/base/output.h"
 #include "user/base/reason.h"
 #include "user/base/units.h"
-#include "user/base/host.h"
+#include "user/plane/host.h"
 #include "user/cli/session.h"
 #include "user/plane/bans.h"
 #include "user/plane/plane.h"

@@ -18,7 +18,7 @@
 #include "user/base/file.h"
 #include "user/base/output.h"
 #include "user/base/units.h"
-#include "user/base/host.h"
+#include "user/plane/host.h"
 #include "user/cli/session.h"
 #include "user/plane/bans.h"
 #include "user/plane/events.h"

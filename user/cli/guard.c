@@ -19,7 +19,7 @@
 #include "user/base/units.h"
 #include "user/base/reason.h"
 #include "user/cli/cli.h"
-#include "user/base/host.h"
+#include "user/plane/host.h"
 #include "user/plane/bans.h"
 #include "user/plane/lists.h"
 #include "user/plane/plane.h"

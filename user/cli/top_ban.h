@@ -5,7 +5,7 @@
 /* Bans of what `top` shows: asked for at a glance, so what would hurt is left out and said. */
 
 #include "user/cli/cli.h"
-#include "user/base/host.h"
+#include "user/plane/host.h"
 #include "user/cli/session.h"
 
 #define LS_TOP_BAN_WHY 96

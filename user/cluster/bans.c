@@ -14,7 +14,7 @@
 #include "loadshed/control_abi.h"
 #include "user/base/cleanup.h"
 #include "user/base/error.h"
-#include "user/base/host.h"
+#include "user/plane/host.h"
 #include "user/base/log.h"
 #include "user/base/loop.h"
 #include "user/cluster/sync.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef LOADSHED_USER_BASE_HOST_H
-#define LOADSHED_USER_BASE_HOST_H
+#ifndef LOADSHED_USER_PLANE_HOST_H
+#define LOADSHED_USER_PLANE_HOST_H
 
 /*
  * Addresses that this host cannot do without: its own (but loopback, which no interface is asked for), those of its

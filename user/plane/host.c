@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "user/base/host.h"
+#include "user/plane/host.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
