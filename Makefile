@@ -108,7 +108,7 @@ INSTALLED = sbin/loadshed share/man/man8/loadshed.8 share/man/man5/loadshed-poli
 	$(UNITS:%=lib/systemd/system/%.service) $(UNITS:%=lib/systemd/system/%@.service) \
 	share/bash-completion/completions/loadshed share/zsh/site-functions/_loadshed \
 	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/NEWS.md \
-	share/doc/loadshed/bench.svg \
+	share/doc/loadshed/bench.svg share/doc/loadshed/overload.svg \
 	share/loadshed/grafana/loadshed.json share/loadshed/alerts/loadshed.rules.yml \
 	$(patsubst user/share/%,share/doc/loadshed/%,$(wildcard user/share/examples/*))
 
@@ -125,7 +125,7 @@ install: all $(BUILD)/loadshed.8
 	$(BUILD)/loadshed completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadshed
 	$(BUILD)/loadshed completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_loadshed
 	$(BUILD)/loadshed completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loadshed.fish
-	install -m 644 user/share/guide.md user/share/NEWS.md user/share/bench.svg $(DESTDIR)$(PREFIX)/share/doc/loadshed/
+	install -m 644 user/share/guide.md user/share/NEWS.md user/share/bench.svg user/share/overload.svg $(DESTDIR)$(PREFIX)/share/doc/loadshed/
 	install -m 644 user/share/grafana/loadshed.json $(DESTDIR)$(PREFIX)/share/loadshed/grafana/
 	install -m 644 user/share/alerts/loadshed.rules.yml $(DESTDIR)$(PREFIX)/share/loadshed/alerts/
 	install -m 644 user/share/examples/* $(DESTDIR)$(PREFIX)/share/doc/loadshed/examples/
