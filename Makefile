@@ -97,7 +97,7 @@ demo:
 
 check:
 	@scripts/deps.sh check
-	@$(MAKE) --no-print-directory all tools
+	@$(MAKE) --no-print-directory -j$$(nproc) all tools
 	@tests/run.sh
 
 bench:
@@ -115,11 +115,11 @@ UNITS = loadshed loadshed-serve
 UNIT_PATH = s|/usr/local/sbin/|$(PREFIX)/sbin/|
 UNIT_INSTANCE = s,/loadshed \(restore\|serve\),/loadshed -I %i \1,; s|^Description=.*|& (instance %i)|; \
 	/^\(Wants\|After\)=/s|loadshed\.service|loadshed@%i.service|
+DOCS := $(wildcard user/share/*.md user/share/*.svg)
 INSTALLED = sbin/loadshed share/man/man8/loadshed.8 share/man/man5/loadshed-policy.5 \
 	$(UNITS:%=lib/systemd/system/%.service) $(UNITS:%=lib/systemd/system/%@.service) \
 	share/bash-completion/completions/loadshed share/zsh/site-functions/_loadshed \
-	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/cluster.md share/doc/loadshed/NEWS.md \
-	share/doc/loadshed/bench.svg \
+	share/fish/vendor_completions.d/loadshed.fish $(DOCS:user/share/%=share/doc/loadshed/%) \
 	share/loadshed/grafana/loadshed.json share/loadshed/alerts/loadshed.rules.yml \
 	$(patsubst user/share/%,share/doc/loadshed/%,$(wildcard user/share/examples/*))
 
@@ -136,7 +136,7 @@ install: all $(BUILD)/loadshed.8
 	$(BUILD)/loadshed completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadshed
 	$(BUILD)/loadshed completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_loadshed
 	$(BUILD)/loadshed completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loadshed.fish
-	install -m 644 user/share/guide.md user/share/cluster.md user/share/NEWS.md user/share/bench.svg $(DESTDIR)$(PREFIX)/share/doc/loadshed/
+	install -m 644 $(DOCS) $(DESTDIR)$(PREFIX)/share/doc/loadshed/
 	install -m 644 user/share/grafana/loadshed.json $(DESTDIR)$(PREFIX)/share/loadshed/grafana/
 	install -m 644 user/share/alerts/loadshed.rules.yml $(DESTDIR)$(PREFIX)/share/loadshed/alerts/
 	install -m 644 user/share/examples/* $(DESTDIR)$(PREFIX)/share/doc/loadshed/examples/

@@ -14,7 +14,7 @@ UNIT = os.path.join(ROOT, "user/share/loadshed.service")
 SERVE_UNIT = os.path.join(ROOT, "user/share/loadshed-serve.service")
 WANTED = """lib/systemd/system/loadshed.service lib/systemd/system/loadshed@.service sbin/loadshed
 lib/systemd/system/loadshed-serve.service lib/systemd/system/loadshed-serve@.service
-share/bash-completion/completions/loadshed share/doc/loadshed/NEWS.md share/doc/loadshed/bench.svg share/doc/loadshed/guide.md
+share/bash-completion/completions/loadshed share/doc/loadshed/NEWS.md share/doc/loadshed/bench.svg share/doc/loadshed/overload.svg share/doc/loadshed/guide.md
 share/fish/vendor_completions.d/loadshed.fish share/man/man5/loadshed-policy.5 share/man/man8/loadshed.8
 share/zsh/site-functions/_loadshed""".split()
 
