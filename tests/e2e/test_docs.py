@@ -155,7 +155,7 @@ def examples(test):
 def verbs():
     """Names of the verbs that this version has, by its own overview."""
     lines = run([LOADSHED, "help"]).out.splitlines()
-    return [re.match(r"  ((?:policy |ban |allow |deny |overload )?\w+) ", line).group(1) for line in lines
+    return [re.match(r"  ((?:policy |ban |allow |deny |overload |cluster )?\w+) ", line).group(1) for line in lines
             if re.match(r"  \w", line)][:-1]
 
 
