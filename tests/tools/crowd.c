@@ -73,23 +73,7 @@ static uint64_t start_ns;
 static uint64_t started[2], succeeded[2], n_attempts, n_timeouts, n_no_slot, n_failed;
 static uint32_t answers[BINS], unanswered[BINS], asked[BINS];
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static double random_part(void)
-{
-	static uint64_t state = 7;
-	uint64_t z = state += 0x9e3779b97f4a7c15ULL;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
-}
+static uint64_t random_state = 7; /* the seed */
 
 static unsigned bin_of(uint64_t ns)
 {
@@ -168,14 +152,14 @@ static void on_event(unsigned slot)
 	if (attempt->fd < 0)
 		return;
 	if (!attempt->is_sent) {
-		const uint64_t now = now_ns();
+		const uint64_t now = tool_now_ns();
 		if (send(attempt->fd, &now, sizeof(now), MSG_NOSIGNAL) == sizeof(now)) {
 			attempt->is_sent = true;
 			epoll_ctl(epoll_fd, EPOLL_CTL_MOD, attempt->fd, &event);
 			return;
 		}
 	} else if (recv(attempt->fd, &byte, 1, MSG_DONTWAIT) == 1) {
-		answers[bin_of(now_ns())]++;
+		answers[bin_of(tool_now_ns())]++;
 		succeeded[attempt->visitor.is_high] += attempt->visitor.counts;
 		end(attempt);
 		return;
@@ -261,7 +245,7 @@ static void prepare(void)
 		free_slots[n_free++] = slot;
 	}
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	start_ns = now_ns();
+	start_ns = tool_now_ns();
 	wheel_at_ms = start_ns / 1000000;
 }
 
@@ -284,7 +268,7 @@ int main(int argc, char **argv)
 	fprintf(stderr, "ready\n");
 	const double total_s = options.before + options.seconds + options.after;
 	while (!tool_ended) {
-		uint64_t now = now_ns();
+		uint64_t now = tool_now_ns();
 		const double now_s = (double)(now - start_ns) / 1e9;
 		if (now_s >= total_s)
 			break;
@@ -296,12 +280,13 @@ int main(int argc, char **argv)
 			next_s = now_s - 0.5; /* a stall is not made up for all at once */
 		for (unsigned k = 0; k < AT_ONCE && rate > 0 && next_s <= now_s; k++) {
 			struct visitor visitor = {
-				.source = 1 + (unsigned)(random_part() * options.sources),
+				.source = 1 +
+					  (unsigned)(tool_random(&random_state) * options.sources),
 				.counts = is_on,
 			};
 			visitor.is_high = visitor.source <= options.high;
 			started[visitor.is_high] += is_on;
-			next_s += -log(1 - random_part()) / rate;
+			next_s += -log(1 - tool_random(&random_state)) / rate;
 			visit(visitor, now);
 		}
 		if (rate <= 0)

@@ -42,30 +42,15 @@ static uint64_t served, dropped, probes, n_waits;
 static uint32_t *waits_us;
 static double cpu_s;
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static double random_part(void)
-{
-	static uint64_t state = 1;
-	uint64_t z = state += 0x9e3779b97f4a7c15ULL;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
-}
+static uint64_t random_state = 1; /* the seed */
 
 /* Takes the CPU for the time that this piece of work needs. */
 static void work(void)
 {
-	const uint64_t end = now_ns() + (uint64_t)(-options.work_ns * log(1 - random_part()));
+	const uint64_t end =
+		tool_now_ns() + (uint64_t)(-options.work_ns * log(1 - tool_random(&random_state)));
 
-	while (now_ns() < end)
+	while (tool_now_ns() < end)
 		;
 }
 
@@ -114,7 +99,7 @@ static void answer(int fd)
 	if (bytes < (ssize_t)sizeof(sent))
 		return;
 	memcpy(&sent, request, sizeof(sent));
-	const uint64_t now = now_ns(), wait = now > sent ? now - sent : 0;
+	const uint64_t now = tool_now_ns(), wait = now > sent ? now - sent : 0;
 	if (n_waits < WAITS)
 		waits_us[n_waits++] = (uint32_t)(wait / 1000);
 	if (options.has_codel && codel_drops(wait, now)) {

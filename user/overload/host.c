@@ -11,6 +11,9 @@
 #define TEXT_BYTES                                                                                 \
 	16384 /* /proc/stat of a host with many CPUs is longer: what counts stands at its start */
 
+/* Why there is no rate yet. */
+static const char first_look[] = "it is measured from the second look on";
+
 static const char *const paths[LS_HOST_FILES] = {
 	[LS_HOST_STAT] = "stat",
 	[LS_HOST_PRESSURE] = "pressure/cpu",
@@ -74,7 +77,7 @@ const char *ls_host_cpu(struct ls_host *host, double *ret_part)
 	host->cpu_all = all;
 	host->cpu_busy = busy;
 	if (!was_all || all <= was_all)
-		return "it is measured from the second look on";
+		return first_look;
 	*ret_part = busy > was_busy ? (double)(busy - was_busy) / (double)(all - was_all) : 0;
 	return NULL;
 }
@@ -92,7 +95,7 @@ const char *ls_host_pressure(struct ls_host *host, uint64_t now_ns, double *ret_
 	host->pressure_us = us;
 	host->pressure_at_ns = now_ns;
 	if (!was_ns || now_ns <= was_ns)
-		return "it is measured from the second look on";
+		return first_look;
 	*ret_part = (double)(us - was_us) * 1000 / (double)(now_ns - was_ns);
 	return NULL;
 }
@@ -115,7 +118,7 @@ const char *ls_host_softnet(struct ls_host *host, uint64_t *ret_dropped)
 	*ret_dropped = sum - host->softnet_dropped;
 	host->softnet_dropped = sum;
 	host->has_softnet = true;
-	return is_first ? "it is measured from the second look on" : NULL;
+	return is_first ? first_look : NULL;
 }
 
 const char *ls_host_memory(struct ls_host *host, double *ret_part)
@@ -187,7 +190,7 @@ const char *ls_host_tcp(struct ls_host *host, uint64_t *ret_opened, uint64_t *re
 	host->established = closed;
 	host->has_tcp = true;
 	if (is_first)
-		return "it is measured from the second look on";
+		return first_look;
 	*ret_opened = passive - was_opened;
 	*ret_finished = (int64_t)(closed - was_all) > 0 ? closed - was_all : 0;
 	return NULL;
@@ -207,5 +210,5 @@ const char *ls_host_overflows(struct ls_host *host, uint64_t *ret_lost)
 	*ret_lost = overflows - host->overflows;
 	host->overflows = overflows;
 	host->has_overflows = true;
-	return is_first ? "it is measured from the second look on" : NULL;
+	return is_first ? first_look : NULL;
 }

@@ -308,8 +308,8 @@ static bool is_vanished(const struct ls_state_interface *row, const char *name)
 	       ls_device_get(row->ifindex, &device) < 0;
 }
 
-int ls_row_find(struct ls_plane *plane, const char *name, const struct ls_state_interface **ret,
-		struct ls_error *error)
+int ls_row_find(const struct ls_plane *plane, const char *name,
+		const struct ls_state_interface **ret, struct ls_error *error)
 {
 	const struct ls_state *state = ls_plane_state(plane);
 	struct ls_device device = { 0 };
@@ -324,8 +324,8 @@ int ls_row_find(struct ls_plane *plane, const char *name, const struct ls_state_
 	}
 	if (r < 0)
 		return r;
-	return ls_error_set(error, "cannot count on '%s': instance '%s' is not attached there",
-			    name, plane->instance);
+	return ls_error_set(error, "cannot watch '%s': instance '%s' is not attached there", name,
+			    plane->instance);
 }
 
 /* Counters move to the retired for microseconds, when an interface is detached. */

@@ -144,21 +144,12 @@ uint64_t ls_events_lost(const struct ls_events *events)
 int ls_events_interface(const struct ls_plane *plane, const char *name, uint32_t *ret_ifindex,
 			struct ls_error *error)
 {
-	const struct ls_state *state = ls_plane_state(plane);
-	struct ls_device device = { 0 };
-	const int r = ls_device_find(name, &device, error);
+	const struct ls_state_interface *row;
+	const int r = ls_row_find(plane, name, &row, error);
 
-	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
-		const struct ls_state_interface *row = &state->interfaces[i];
-		if (row->ifindex &&
-		    (r < 0 ? strcmp(row->name, name) == 0 : row->ifindex == device.ifindex)) {
-			*ret_ifindex = row->ifindex;
-			return 0;
-		}
-	}
-	return r < 0 ? r
-		     : ls_error_set(error, "cannot watch '%s': instance '%s' is not attached there",
-				    name, plane->instance);
+	if (r == 0)
+		*ret_ifindex = row->ifindex;
+	return r;
 }
 
 /* Its present name; of one that has vanished the one at attach, or else its index. */

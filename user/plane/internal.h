@@ -293,8 +293,8 @@ void ls_grace_period(void);
 
 /* The row of an interface by name or altname, or of one that has vanished by its name at attach. Negative with a
  * line. */
-int ls_row_find(struct ls_plane *plane, const char *name, const struct ls_state_interface **ret,
-		struct ls_error *error);
+int ls_row_find(const struct ls_plane *plane, const char *name,
+		const struct ls_state_interface **ret, struct ls_error *error);
 
 /* Whether a class of the policy asks for a VLAN tag. */
 bool ls_policy_uses_vlan(const struct ls_policy *policy);
