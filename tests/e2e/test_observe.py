@@ -138,6 +138,9 @@ def monotonic(test):
             lab.apply(policy)
             more(name)
         seen = total(serve.samples(), "loadshed_seen_packets_total")
+        events, lost, drops = (total(serve.samples(), name) for name in (
+            "loadshed_events_total", "loadshed_events_lost_total", "loadshed_packets_total"))
+        check(0 < events < drops and 0 < lost < drops, "events %d, lost %d of %d packets" % (events, lost, drops))
         lab.ls("detach", "vs")
         wait_for("detached", lambda: total(serve.samples(), "loadshed_attached") == 0)
         check_equal("health", ask(lab, "/health").status, 503)

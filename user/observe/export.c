@@ -213,6 +213,13 @@ static void write_pressure(const struct ls_reading *reading, struct ls_metrics *
 	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_bans_lost_total",
 			  "Bans by classes that found no room.");
 	ls_metrics_integer(metrics, pressure_of(reading, LS_READING_BANS_LOST), NULL);
+	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_events_total",
+			  "Events written, for whoever reads them.");
+	ls_metrics_integer(metrics, pressure_of(reading, LS_READING_EVENTS), NULL);
+	ls_metrics_family(
+		metrics, LS_METRIC_COUNTER, "loadshed_events_lost_total",
+		"Refused packets and class bans that no event was written for, because their reason's sampling budget was used up.");
+	ls_metrics_integer(metrics, pressure_of(reading, LS_READING_EVENTS_LOST), NULL);
 }
 
 void ls_export_metrics(const struct ls_reading *reading, uint64_t unix_ns,

@@ -79,12 +79,21 @@ static void read_counters(struct ls_reading *reading, const struct ls_stats *sta
 static void read_pressure(struct ls_reading *reading, const struct ls_pressure *pressure)
 {
 	struct ls_steady *steady = &reading->pressure;
+
+	/* A difference of two counts that go on meanwhile: it may be a few less than the time before. */
+	if (reading->events_lost_epoch != reading->status.made_ns)
+		reading->events_lost = 0;
+	reading->events_lost_epoch = reading->status.made_ns;
+	if (pressure->events_lost > reading->events_lost)
+		reading->events_lost = pressure->events_lost;
 	const uint64_t values[] = {
 		[LS_READING_EVICTED] = pressure->evicted,
 		[LS_READING_UNPLACED_SHORT] = pressure->unplaced_short,
 		[LS_READING_UNPLACED_LONG] = pressure->unplaced_long,
 		[LS_READING_CONTENDED] = pressure->contended,
 		[LS_READING_BANS_LOST] = pressure->bans_lost,
+		[LS_READING_EVENTS] = pressure->events,
+		[LS_READING_EVENTS_LOST] = reading->events_lost,
 	};
 
 	ls_steady_begin(steady, reading->status.made_ns);

@@ -34,6 +34,8 @@ enum ls_reading_pressure {
 	LS_READING_UNPLACED_LONG,
 	LS_READING_CONTENDED,
 	LS_READING_BANS_LOST,
+	LS_READING_EVENTS,
+	LS_READING_EVENTS_LOST,
 };
 
 struct ls_reading {
@@ -45,6 +47,7 @@ struct ls_reading {
 		verdicts; /* name: class, "" before any; detail: limit; packets and bytes */
 	struct ls_steady interfaces; /* name: interface; number: LS_VERDICT_PASS or _DROP */
 	struct ls_steady pressure;   /* name "" */
+	uint64_t events_lost, events_lost_epoch; /* the largest reading, and since when */
 	struct ls_census census;
 	uint64_t census_ns; /* CLOCK_MONOTONIC of the last slice */
 	struct ls_occupancy occupancy;

@@ -137,6 +137,24 @@ void ls_census_read(const struct ls_plane *plane, const struct ls_census *census
 	}
 }
 
+static void count_events(struct ls_plane *plane, struct ls_pressure *ret)
+{
+	const struct ls_plane_map *map = &plane->maps[LS_MAP_EVENTS];
+	const struct ls_event_ring *rings =
+		map->fd < 0 ? NULL : ls_plane_memory(plane, LS_MAP_EVENTS, NULL);
+
+	/* The last ring is the journal's, which nothing is sampled for. */
+	for (uint32_t i = 0; rings && i < map->entries; i++) {
+		uint64_t all = 0;
+		for (unsigned budget = 0; budget < LS_EVENT_BUDGETS; budget++)
+			all += __atomic_load_n(&rings[i].total[budget], __ATOMIC_ACQUIRE);
+		const uint64_t written = __atomic_load_n(&rings[i].head, __ATOMIC_ACQUIRE);
+		ret->events += written;
+		if (i + 1 < map->entries && all > written)
+			ret->events_lost += all - written;
+	}
+}
+
 int ls_pressure_read(struct ls_plane *plane, struct ls_pressure *ret, struct ls_error *error)
 {
 	const struct ls_control *control = ls_plane_control_rw(plane);
@@ -153,6 +171,7 @@ int ls_pressure_read(struct ls_plane *plane, struct ls_pressure *ret, struct ls_
 	for (unsigned slot = 0; slot < LS_SLOTS; slot++)
 		pressure.unplaced_short +=
 			__atomic_load_n(&tables->shared[slot].unplaced, __ATOMIC_RELAXED);
+	count_events(plane, &pressure);
 	*ret = pressure;
 	return 0;
 }

@@ -54,6 +54,10 @@ struct ls_pressure {
 	uint64_t unplaced_long;	 /* newcomers of the other tables that passed untracked */
 	uint64_t contended;	 /* packets let through because other CPUs were faster each time */
 	uint64_t bans_lost;	 /* class bans that found no room */
+	uint64_t events;	 /* written: by the kernel, and in the journal */
+	uint64_t
+		events_lost; /* refused packets and class bans over the sampling's budget: no event tells of them;
+				  * read while packets are judged it may be short of the last few */
 };
 
 int ls_pressure_read(struct ls_plane *plane, struct ls_pressure *ret, struct ls_error *error);
