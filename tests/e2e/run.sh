@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 # Runs the end-to-end cases: tests/e2e/run.sh [NAME…], where NAME is the beginning of a case's name. Most of them
-# wait most of the time, so two files run at once, each in labs of its own; those that measure, or that look at what
-# the whole machine holds, run alone.
+# wait most of the time, so two files run at once, each in labs of its own; those that measure, that promise a time, or
+# that look at what the whole machine holds, run alone.
 # Needs root and a built program; see harness.py for the environment. Prints a line for each case and a
 # summary; exit 1 if any case is not ok.
 
@@ -38,7 +38,7 @@ log=$(mktemp)
 export LOADSHED_E2E_LOG=$log
 trap 'rm -f "$log"' EXIT
 trap 'kill $(jobs -p) 2>/dev/null; wait; exit 1' INT TERM
-alone="bench kill rate"
+alone="bench cluster kill observe overload rate"
 for file in "$here"/test_*.py; do
 	name=${file##*/test_}
 	[[ " $alone " != *" ${name%.py} "* ]] || continue
