@@ -75,6 +75,9 @@ $(BUILD)/%.bpf.o: bpf/bench/%.bpf.c
 	$(call say,BPF   $<)
 	$(Q)$(CLANG) $(BPF_CFLAGS) -c -o $@ $<
 
+# Steps of a chain of patterns would be removed after it, and everything built again by the next make.
+.SECONDARY: $(foreach name,loadshed gen rivals,$(BUILD)/$(name).bpf.o $(BUILD)/$(name).skel.h)
+
 $(BUILD)/loadshed.skel.h: SKELETON = ls_skeleton
 $(BUILD)/%.skel.h: SKELETON = $*_skeleton
 $(BUILD)/%.skel.h: $(BUILD)/%.bpf.o
