@@ -100,7 +100,7 @@ demo:
 
 check:
 	@scripts/deps.sh check
-	@$(MAKE) --no-print-directory -j$$(nproc) all tools
+	@$(MAKE) --no-print-directory -j$$(nproc) all tools $(BUILD)/loadshed.8
 	@tests/run.sh
 
 bench:
