@@ -7,7 +7,7 @@
 # failures and skips are shown. The last line is `N passed, N failed, N skipped`.
 #
 #   tests/run.sh            all suites
-#   tests/run.sh SUITE…     some of them, by name
+#   tests/run.sh SUITE…     some of them, by name, or all of a folder: `unit`, `twin`
 #   LS_LONG=1               longer variants of the load tests
 #   LS_SEED=N               other random cases than those of seed 1; a run that must decide should not throw dice
 
@@ -34,7 +34,8 @@ plain() {
 suite() {
 	local name=$1 log=$LOGS/${1//\//-}.log start=$SECONDS
 	shift
-	if [ ${#chosen[@]} -gt 0 ] && [[ " ${chosen[*]} " != *" $name "* ]]; then
+	if [ ${#chosen[@]} -gt 0 ] && [[ " ${chosen[*]} " != *" $name "* ]] &&
+		[[ " ${chosen[*]} " != *" ${name%%/*} "* ]]; then
 		return
 	fi
 	CMOCKA_MESSAGE_OUTPUT=TAP "$@" 2>&1 | plain > "$log"
@@ -102,4 +103,8 @@ if [ ${#chosen[@]} -eq 0 ]; then
 fi
 
 echo "$passed passed, $failed failed, $skipped skipped"
+if [ $((passed + failed + skipped)) -eq 0 ]; then
+	echo "tests/run.sh: nothing was tested by '${chosen[*]}': no such suite, or not built; \`tests/run.sh\` prints all names" >&2
+	exit 2
+fi
 [ "$failed" -eq 0 ]
