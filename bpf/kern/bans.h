@@ -39,23 +39,25 @@ __attribute__((noinline)) int ls_ban_probe(__u64 subject, __u64 kind, __u64 now_
 	return set && ls_ban_find(set, subject, kind, &until) >= 0 && ls_ban_is_live(until, now_ns);
 }
 
+/* Whether the source's prefix of `length` bits is banned. */
+__attribute__((noinline)) int ls_is_banned_by(const struct ls_job *job, __u32 length)
+{
+	if (!job)
+		return 0;
+	int is_ipv6 = job->packet.family == 6;
+	__u64 subject = ls_ban_subject(ls_ban_word(&job->packet), length & 63, is_ipv6);
+	return ls_ban_probe(subject, ls_ban_kind(length & 63, is_ipv6), job->now_ns);
+}
+
 /* Whether a shorter prefix of the source is banned; bit L - 1 of `lengths`: some ban has length L. */
 __attribute__((noinline)) int ls_is_banned_prefix(const struct ls_job *job, __u64 lengths)
 {
 	if (!job)
 		return 0;
-	int is_ipv6 = job->packet.family == 6;
-	__u64 word = ls_ban_word(&job->packet);
 #pragma clang loop unroll(disable)
-	for (__u32 length = 63; length > 0; length--) {
-		if (!(lengths >> (length - 1) & 1))
-			continue;
-		if (!is_ipv6 && length > 32)
-			continue;
-		__u64 subject = ls_ban_subject(word, length, is_ipv6);
-		if (ls_ban_probe(subject, ls_ban_kind(length, is_ipv6), job->now_ns))
+	for (__u32 length = 63; length > 0; length--)
+		if (lengths >> (length - 1) & 1 && ls_is_banned_by(job, length))
 			return 1;
-	}
 	return 0;
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# The program loads, whichever clang built it, and costs the verifier at most 250 000 instructions (DESIGN 2.6:
-# more is a defect). Prints the figures.
+# The program loads, whichever clang built it, and costs the verifier at most 150 000 instructions (the kernel's limit
+# is a million, and what a load takes grows with it). Prints the figures.
 set -u
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
@@ -42,7 +42,7 @@ for version in 14 16 19; do
 	fi
 	for program in ls_xdp ls_xdp_frags; do
 		count=$(build/tests/kern/verified "$bpffs/$version/$program")
-		if [ -z "$count" ] || [ "$count" -gt 250000 ]; then
+		if [ -z "$count" ] || [ "$count" -gt 150000 ]; then
 			echo "not ok verifier-$clang-$program: ${count:-no} instructions"
 			failed=1
 		else
