@@ -79,7 +79,7 @@ LS_INLINE int ls_by_source(struct ls_cpu *cpu, __u32 *ret_from_row)
 	return 0;
 }
 
-LS_INLINE void ls_judge(struct ls_cpu *cpu, enum ls_parse parse)
+LS_INLINE void ls_judge(struct xdp_md *ctx, struct ls_cpu *cpu, enum ls_parse parse)
 {
 	struct ls_job *job = &cpu->job;
 	__u32 from_row = 0;
@@ -87,9 +87,9 @@ LS_INLINE void ls_judge(struct ls_cpu *cpu, enum ls_parse parse)
 		return;
 	job->class_index = ls_classify(job, from_row);
 	if (job->class_index == LS_NO_CLASS)
-		ls_judge_unmatched(cpu);
+		ls_judge_unmatched(ctx, cpu);
 	else
-		ls_judge_class(cpu);
+		ls_judge_class(ctx, cpu);
 }
 
 /* Reads of the first buffer, which is all that a program without frags is given. */
@@ -163,7 +163,7 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 	if (LS_UNLIKELY(parse == LS_PARSE_EXTENSIONS))
 		parse = (enum ls_parse)(has_frags ? ls_walk_frags(ctx, job, (__u32)bytes)
 						  : ls_walk(ctx, job));
-	ls_judge(cpu, parse);
+	ls_judge(ctx, cpu, parse);
 	ls_count(job, ctx->ingress_ifindex);
 	ls_event(ctx, job, has_frags);
 	ls_top_count(cpu, ctx->ingress_ifindex);

@@ -9,6 +9,7 @@
 #include "kern/events.h"
 #include "kern/level.h"
 #include "kern/limits.h"
+#include "kern/listener.h"
 #include "kern/overload.h"
 #include "kern/panic.h"
 
@@ -63,8 +64,10 @@ LS_INLINE int ls_commit_overload(struct ls_job *job, __u32 priority)
 	return 0;
 }
 
-/* Asks level and guard, which come last: what refuses before them is not new work that the node could do. */
-LS_INLINE int ls_ask_level(struct ls_job *job, __u32 priority)
+/*
+ * Asks level, guard and listener, which come last: what refuses before them is not new work that the node could do.
+ */
+LS_INLINE int ls_ask_level(struct xdp_md *ctx, struct ls_job *job, __u32 priority)
 {
 	if (ls_level_ask(job, priority) == LS_ASK_REFUSED)
 		return (int)LS_REFUSAL(LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
@@ -72,6 +75,8 @@ LS_INLINE int ls_ask_level(struct ls_job *job, __u32 priority)
 		ls_level_count_guard(job, priority);
 		return (int)LS_REFUSAL(LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
 	}
+	if (ls_listener_ask(ctx, job, priority) == LS_ASK_REFUSED)
+		return (int)LS_REFUSAL(LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
 	return 0;
 }
 
@@ -131,7 +136,7 @@ __attribute__((noinline)) int ls_ask_limits(struct ls_job *job, __u32 n)
 }
 
 /* Asks all limits of the class, panic and overload, without charging any. */
-LS_INLINE int ls_ask_all(struct ls_job *job, __u32 n, __u32 priority)
+LS_INLINE int ls_ask_all(struct xdp_md *ctx, struct ls_job *job, __u32 n, __u32 priority)
 {
 	int refusal = ls_ask_limits(job, n);
 	/* The word is read again each time: what is kept over the calls costs stack, of which callees need the rest. */
@@ -140,7 +145,7 @@ LS_INLINE int ls_ask_all(struct ls_job *job, __u32 n, __u32 priority)
 	if (!refusal && LS_READ_ONCE(job->word) & LS_WORD_OVERLOAD)
 		refusal = ls_ask_overload(job, priority);
 	if (!refusal && LS_READ_ONCE(job->word) & LS_WORD_LEVEL)
-		refusal = ls_ask_level(job, priority);
+		refusal = ls_ask_level(ctx, job, priority);
 	if (!refusal && LS_READ_ONCE(job->shares))
 		refusal = ls_hot_thin(job);
 	return refusal;
@@ -166,7 +171,7 @@ LS_INLINE int ls_commit_all(struct ls_job *job, __u32 n, __u32 priority)
  * Asks and commits all limits of the job's class (class_index may be LS_NO_CLASS: none), panic and overload. Returns 0
  * or LS_REFUSAL(). A function of its own, so that its loops are verified once.
  */
-__attribute__((noinline)) int ls_limits_many(struct ls_job *job)
+__attribute__((noinline)) int ls_limits_many(struct xdp_md *ctx, struct ls_job *job)
 {
 	if (!job)
 		return 0;
@@ -179,7 +184,7 @@ __attribute__((noinline)) int ls_limits_many(struct ls_job *job)
 	}
 #pragma clang loop unroll(disable)
 	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
-		int refusal = ls_ask_all(job, n, priority);
+		int refusal = ls_ask_all(ctx, job, n, priority);
 		if (refusal)
 			return refusal;
 		LS_WRITE_ONCE(job->committed, 0);
@@ -218,7 +223,7 @@ LS_INLINE int ls_quick_claim(struct ls_job *job, struct ls_ways *ways, __u32 set
 	return 1;
 }
 
-LS_INLINE int ls_limits_quick(struct ls_cpu *cpu, struct ls_class_abi *class)
+LS_INLINE int ls_limits_quick(struct xdp_md *ctx, struct ls_cpu *cpu, struct ls_class_abi *class)
 {
 	struct ls_job *job = &cpu->job;
 	struct ls_hash hash =
@@ -249,7 +254,7 @@ LS_INLINE int ls_limits_quick(struct ls_cpu *cpu, struct ls_class_abi *class)
 		if (way == LS_WAY_NONE) {
 			if (n == 1 && !job->shares && ls_quick_claim(job, ways, set, key, next))
 				return 0;
-			return ls_limits_many(job);
+			return ls_limits_many(ctx, job);
 		}
 		pending->at = LS_AT_WAY;
 		pending->set = set;
@@ -275,7 +280,7 @@ LS_INLINE int ls_limits_quick(struct ls_cpu *cpu, struct ls_class_abi *class)
 		    pending->state)
 			continue;
 		ls_undo(job, (1U << i) - 1);
-		return ls_limits_many(job);
+		return ls_limits_many(ctx, job);
 	}
 	return 0;
 }
@@ -328,7 +333,7 @@ LS_INLINE int ls_has_beside(const struct ls_job *job)
 }
 
 /* Judges a packet of a class. */
-LS_INLINE void ls_judge_class(struct ls_cpu *cpu)
+LS_INLINE void ls_judge_class(struct xdp_md *ctx, struct ls_cpu *cpu)
 {
 	struct ls_job *job = &cpu->job;
 	struct ls_class_abi *class = ls_job_class(job);
@@ -344,8 +349,8 @@ LS_INLINE void ls_judge_class(struct ls_cpu *cpu)
 		ls_hot_look(job);
 	__u32 refusal = (__u32)(class->flags & LS_CLASS_F_QUICK && !beside &&
 						!(job->shares & LS_SHARES_MORE)
-					? ls_limits_quick(cpu, class)
-					: ls_limits_many(job));
+					? ls_limits_quick(ctx, cpu, class)
+					: ls_limits_many(ctx, job));
 	if (LS_UNLIKELY(job->shares))
 		ls_hot_settle(job, refusal);
 	__u32 answer = LS_REFUSAL_ANSWER(refusal);
@@ -360,14 +365,14 @@ LS_INLINE void ls_judge_class(struct ls_cpu *cpu)
 }
 
 /* Judges a packet of no class. */
-LS_INLINE void ls_judge_unmatched(struct ls_cpu *cpu)
+LS_INLINE void ls_judge_unmatched(struct xdp_md *ctx, struct ls_cpu *cpu)
 {
 	struct ls_job *job = &cpu->job;
 	ls_job_end(job, LS_VERDICT_PASS, LS_REASON_UNMATCHED);
 	if (!ls_has_beside(job))
 		return;
 	ls_job_clock(cpu);
-	__u32 refusal = (__u32)ls_limits_many(job);
+	__u32 refusal = (__u32)ls_limits_many(ctx, job);
 	if (refusal)
 		ls_refused(job, 0, LS_REFUSAL_INDEX(refusal), LS_ASK_REFUSED);
 }

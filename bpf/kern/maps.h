@@ -103,6 +103,7 @@ struct ls_replay_abi ls_replay SEC(".data.replay");
 LS_LOAD_CONSTANT __u32 ls_is_replay = 0;
 LS_LOAD_CONSTANT __u32 ls_table_base[LS_TABLES] = { 0 }; /* first set of each table in ls_ways */
 LS_LOAD_CONSTANT __u32 ls_table_mask[LS_TABLES] = { 0 }; /* and its sets - 1 */
+LS_LOAD_CONSTANT struct ls_listener_fields ls_listener_fields = { 0 };
 LS_LOAD_CONSTANT __u32 ls_ban_mask = 0;
 LS_LOAD_CONSTANT __u32 ls_banks = 1;
 

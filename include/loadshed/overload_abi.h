@@ -29,6 +29,16 @@
 #define LS_ADMIT_BOUNDARY(admit) ((__u32)(admit))
 #define LS_ADMIT_ALL LS_ADMIT(LS_LEVEL_STEPS, 0)
 
+/* A full accept queue, in the unit of ls_generation_abi.queue_at. */
+#define LS_QUEUE_WHOLE 10000U
+
+/* Where a struct tcp_sock of the running kernel keeps them, in bytes; 0: they cannot be read here. */
+struct ls_listener_fields {
+	__u32 waiting; /* connections to be accepted */
+	__u32 most;    /* the backlog */
+	__u32 coming;  /* half open, not older than the first repetition of their SYN-ACK */
+};
+
 /* A level: a line, so that its readers share it with nothing that changes more often. */
 struct ls_level_abi {
 	__u64 until_ns;		    /* ns since the epoch; 0: never was */
@@ -109,7 +119,10 @@ struct ls_offered {
 	__u64 admitted_tcp;
 	__u32 carry; /* of the boundaries' error diffusion */
 	__u32 carry_breaker;
-	__u64 pad0[6];
+	__u64 refused_queue[LS_PRIORITIES]; /* by the accept queue of their listener */
+	__u64 queue_ns;			    /* when the last of those was, in ns since the epoch */
+	__u32 queue_port;		    /* and what for */
+	__u32 pad0;
 	__u64 sketch[LS_SKETCH_ROWS][LS_SKETCH_CELLS];
 };
 

@@ -201,7 +201,9 @@ struct ls_generation_abi {
 	__u8 lengths6[LS_LENGTHS6 + 7]; /* ascending; searched by bisection */
 	__u32 filter6;
 	__u32 filter6_bits;
-	__u64 pad1[3];
+	/* Part of a listener's backlog, by LS_ABI_LOW to _CRITICAL, at which a SYN is refused; 0: it is not asked. */
+	__u16 queue_at[4];
+	__u64 pad1[2];
 	/* overload max: GCRA of both kinds; mult 0: not given */
 	struct ls_limit_abi overload_packets;
 	struct ls_limit_abi overload_connections;

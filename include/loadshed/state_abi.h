@@ -49,6 +49,7 @@ struct ls_state_half {
 
 #define LS_STATE_MONITOR 1U /* attach --monitor: nothing is dropped, whatever the policy says */
 #define LS_STATE_TIMED 2U   /* the program that runs judges what is temporary (pure/timed.h) */
+#define LS_STATE_LISTENERS 4U /* and it reads accept queues (kern/listener.h) */
 
 struct ls_state {
 	__u32 abi_version; /* LS_ABI_VERSION of whoever made the maps */
@@ -59,7 +60,7 @@ struct ls_state {
 	__u64 netns_cookie;	     /* of the namespace it belongs to; 0: the kernel has none */
 	__u64 made_ns;		     /* CLOCK_REALTIME when the maps were made */
 	__u64 sources;		     /* capacity that the tables were made for */
-	__u32 flags;		     /* LS_STATE_MONITOR, LS_STATE_TIMED */
+	__u32 flags;		     /* LS_STATE_MONITOR, _TIMED, _LISTENERS */
 	__u32 folding;	   /* odd while counters move to ls_retired: a reader then reads again */
 	__u64 upgraded_ns; /* CLOCK_REALTIME of the last change of build; 0: none */
 	__u32 sets[4];	   /* of the tables LS_TABLE_*, as made */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #define LS_LOAD_CONSTANT volatile
 /* A global function of the kernel build is a plain external one here; no header declares them. */
@@ -93,6 +94,55 @@ long bpf_xdp_load_bytes(struct xdp_md *ctx, __u32 offset, void *to, __u32 bytes)
 	return 0;
 }
 
+static struct ls_host_listener listener;
+static struct bpf_sock found;
+
+struct bpf_sock *bpf_skc_lookup_tcp(void *ctx, struct bpf_sock_tuple *tuple, __u32 bytes,
+				    __u64 netns, __u64 flags)
+{
+	assert(ctx && netns == (__u64)BPF_F_CURRENT_NETNS && !flags && !listener.is_held);
+	listener.look_ups++;
+	memcpy(&listener.tuple, tuple, bytes);
+	listener.tuple_bytes = bytes;
+	if (!listener.state)
+		return NULL;
+	listener.is_held = 1;
+	found.state = listener.state;
+	return &found;
+}
+
+struct tcp_sock *bpf_skc_to_tcp_sock(void *socket)
+{
+	assert(socket == &found && listener.is_held);
+	return (struct tcp_sock *)&listener;
+}
+
+long bpf_sk_release(void *socket)
+{
+	assert(socket == &found && listener.is_held);
+	listener.is_held = 0;
+	return 0;
+}
+
+long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *route, int bytes, __u32 flags)
+{
+	assert(ctx && bytes == sizeof(*route) && !flags && route->ifindex == 1);
+	assert(route->family == AF_INET || route->family == AF_INET6);
+	return listener.is_forwarded ? BPF_FIB_LKUP_RET_NO_NEIGH : BPF_FIB_LKUP_RET_NOT_FWDED;
+}
+
+struct ls_host_listener *ls_host_listener(void)
+{
+	return &listener;
+}
+
+void ls_host_set_listeners(int are_read)
+{
+	ls_listener_fields.waiting = are_read ? offsetof(struct ls_host_listener, waiting) : 0;
+	ls_listener_fields.most = are_read ? offsetof(struct ls_host_listener, most) : 0;
+	ls_listener_fields.coming = are_read ? offsetof(struct ls_host_listener, coming) : 0;
+}
+
 static void *host_map_new(const void *map, size_t bytes, uint32_t count)
 {
 	assert(n_maps < HOST_MAPS);
@@ -110,6 +160,8 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	memset(&ls_static, 0, sizeof(ls_static));
 	memset(ls_samples, 0, sizeof(ls_samples));
 	memset(&ls_overload, 0, sizeof(ls_overload));
+	memset(&listener, 0, sizeof(listener));
+	ls_host_set_listeners(1);
 	for (int i = 0; i < LS_HASH_KEYS; i++)
 		ls_control.hash_key[i] = splitmix(&seed) | 1;
 	for (uint32_t table = 0; table < LS_TABLES; table++) {

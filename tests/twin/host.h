@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <linux/bpf.h>
+
 #include "loadshed/control_abi.h"
 #include "loadshed/event_abi.h"
 #include "loadshed/overload_abi.h"
@@ -48,6 +50,20 @@ struct ls_counter ls_host_counter(uint32_t number);
 
 /* The events of one CPU. */
 const struct ls_event_ring *ls_host_ring(unsigned cpu);
+
+/* The one listener of the host; `most` is its backlog. Looked up by the tuple that is kept here for tests. */
+struct ls_host_listener {
+	uint32_t state; /* BPF_TCP_LISTEN; 0: there is none */
+	uint32_t waiting, most, coming;
+	uint8_t is_forwarded; /* what the route says of every packet */
+	uint8_t is_held;      /* looked up and not released */
+	uint32_t look_ups;
+	uint32_t tuple_bytes;
+	struct bpf_sock_tuple tuple;
+};
+struct ls_host_listener *ls_host_listener(void);
+/* Whether the program may read it, as the loader finds out. */
+void ls_host_set_listeners(int are_read);
 
 struct ls_control *ls_host_control(void);
 struct ls_overload *ls_host_overload(void);

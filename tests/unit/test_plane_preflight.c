@@ -124,6 +124,9 @@ static void a_host_lacks_something(void **state)
 	HOST(facts.is_jited = 0, "jit", WARNING, "interpreted",
 	     "sysctl -w net.core.bpf_jit_enable=1");
 	HOST(facts.has_frags = 0, "frags", WARNING, "several buffers", "");
+	HOST(facts.no_listeners = "the kernel does not describe its types (BTF)", "listeners",
+	     WARNING, "'accept_queue' of 'overload' is not in force", "");
+	HOST(facts.no_listeners = "", "listeners", OK, "can be read", "");
 	HOST(strcpy(facts.missing, "bpf_jiffies64"), "kernel", ERROR, "bpf_jiffies64", "");
 	HOST(facts.load_code = EINVAL;
 	     strcpy(facts.load_text, "cannot load"), "kernel", ERROR, "cannot load", "");

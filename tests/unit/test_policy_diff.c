@@ -58,9 +58,12 @@ static void each_difference_has_its_line(void **state)
 		{ "", "overload: { max: { packets: 2M/s } }",
 		  "overload: max packets none -> 2M/s\n" },
 		{ "", "overload: {}",
-		  "overload: accept_delay none -> 20ms\noverload: cpu none -> off\n"
+		  "overload: accept_delay none -> 20ms\noverload: accept_queue none -> 75%\n"
+		  "overload: cpu none -> off\n"
 		  "overload: pressure none -> off\noverload: memory none -> 95%\n"
 		  "overload: softnet none -> on\n" },
+		{ "overload: { accept_queue: 50% }", "overload: { accept_queue: off }",
+		  "overload: accept_queue 50% -> off\n" },
 		{ "overload: { floor: { low: 5% } }",
 		  "overload: { mode: monitor, cpu: 85%, load: { file: /run/load } }",
 		  "overload: mode enforce -> monitor\noverload: cpu off -> 85%\n"

@@ -29,11 +29,29 @@ static void read_counts(struct ls_plane *plane, struct ls_overload_view *view)
 	for (unsigned cpu = 0; cpu < n; cpu++) {
 		for (unsigned p = 0; p < LS_PRIORITIES; p++) {
 			view->admitted[p] += cpus[cpu].admitted[p];
-			view->refused[p] += cpus[cpu].refused_level[p] +
-					    cpus[cpu].refused_guard[p] +
-					    cpus[cpu].refused_breaker[p];
+			view->refused[p] +=
+				cpus[cpu].refused_level[p] + cpus[cpu].refused_guard[p] +
+				cpus[cpu].refused_breaker[p] + cpus[cpu].refused_queue[p];
 		}
 	}
+}
+
+/* Whether a listener had too little place within the last seconds. */
+static bool queue_refuses(const struct ls_overload_view *view)
+{
+	return view->queue.percent && view->queue.ago_ns < SILENT_NS;
+}
+
+/* The listeners come after what the controller says, or stand alone when it says that nothing is shed. */
+static void add_queue(struct ls_overload_view *view)
+{
+	const size_t length = strlen(view->text);
+
+	if (queue_refuses(view))
+		snprintf(
+			view->text + length, sizeof(view->text) - length,
+			"; new connections to port %u are refused in the driver, as the accept queue of its listener is full to %u %% and more (normal priority)",
+			view->queue.port, view->queue.percent);
 }
 
 static void write_sentence(struct ls_overload_view *view)
@@ -55,6 +73,7 @@ static void write_sentence(struct ls_overload_view *view)
 			"nothing is shed by signals: 'loadshed serve' does not run, which measures them");
 	else
 		snprintf(text, sizeof(view->text), "%.255s", view->report.text);
+	add_queue(view);
 }
 
 void ls_overload_view_read(struct ls_plane *plane, struct ls_overload_view *ret)
@@ -63,6 +82,7 @@ void ls_overload_view_read(struct ls_plane *plane, struct ls_overload_view *ret)
 
 	memset(ret, 0, sizeof(*ret));
 	ret->is_armed = ls_plane_has_signals(plane);
+	ls_plane_accept_queue(plane, &ret->queue);
 	if (ls_plane_counts_offers(plane)) {
 		ret->is_controlled = ls_plane_overload_report(plane, &ret->report) &&
 				     ls_plane_ticking_ns(plane) - ret->report.written_ns <
@@ -75,6 +95,17 @@ void ls_overload_view_read(struct ls_plane *plane, struct ls_overload_view *ret)
 }
 
 /* ---- JSON ---- */
+
+static json_t *queue_json(const struct ls_overload_view *view)
+{
+	const struct ls_accept_queue_view *of = &view->queue;
+
+	return json_pack("{s:o, s:b, s:b, s:I, s:o}", "percent",
+			 of->percent ? json_integer(of->percent) : json_null(), "readable",
+			 of->is_read, "refusing", queue_refuses(view), "refused",
+			 (json_int_t)of->refused, "port",
+			 of->ago_ns == UINT64_MAX ? json_null() : json_integer(of->port));
+}
 
 static json_t *signals_json(const struct ls_overload_view *view)
 {
@@ -108,10 +139,10 @@ json_t *ls_overload_view_json(const struct ls_overload_view *view)
 						"admitted", (json_int_t)view->admitted[p],
 						"refused", (json_int_t)view->refused[p]));
 	return json_pack(
-		"{s:b, s:b, s:b, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o, s:o}", "armed",
+		"{s:b, s:b, s:b, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "armed",
 		view->is_armed, "controlled", view->is_controlled, "shedding",
-		view->height > 0 || (has_numbers && view->report.sheds), "level", view->height,
-		"by",
+		view->height > 0 || (has_numbers && view->report.sheds) || queue_refuses(view),
+		"level", view->height, "by",
 		!view->has_level ? json_null() : json_string(view->is_hand ? "hand" : "controller"),
 		"level_seconds",
 		view->has_level ? json_real((double)view->left_ns / 1e9) : json_null(), "reason",
@@ -126,7 +157,7 @@ json_t *ls_overload_view_json(const struct ls_overload_view *view)
 			? json_real((double)view->report.capacity_mps / 1000)
 			: json_null(),
 		"changes", (json_int_t)(has_numbers ? view->report.changes : 0), "signals",
-		signals_json(view), "priorities", priorities);
+		signals_json(view), "accept_queue", queue_json(view), "priorities", priorities);
 }
 
 /* ---- text ---- */

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "loadshed/overload_abi.h"
+#include "user/plane/overload.h"
 
 struct ls_plane;
 
@@ -19,7 +20,8 @@ struct ls_overload_view {
 	double height; /* 0: nothing is refused by the level */
 	uint64_t left_ns;
 	uint64_t admitted[LS_PRIORITIES], refused[LS_PRIORITIES];
-	char text[LS_OVERLOAD_TEXT_BYTES]; /* one sentence */
+	struct ls_accept_queue_view queue;
+	char text[LS_OVERLOAD_TEXT_BYTES + 160]; /* one sentence */
 	struct ls_overload_report_abi report;
 };
 

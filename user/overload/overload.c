@@ -65,7 +65,7 @@ struct ls_overload_module {
  * Counters as they are exported: they never go down while the process lives, though the kernel's begin anew when the last
  * interface is detached.
  */
-enum { COUNTS_ADMITTED, COUNTS_LEVEL, COUNTS_GUARD, COUNTS_BREAKER, COUNTS_MAX };
+enum { COUNTS_ADMITTED, COUNTS_LEVEL, COUNTS_GUARD, COUNTS_BREAKER, COUNTS_QUEUE, COUNTS_MAX };
 
 struct kept {
 	uint64_t last[COUNTS_MAX][LS_PRIORITIES]; /* as read from the tables that are there */
@@ -77,7 +77,8 @@ struct kept {
 struct sums {
 	uint32_t offered[LS_LEVELS];
 	uint64_t admitted[LS_PRIORITIES], refused_level[LS_PRIORITIES],
-		refused_guard[LS_PRIORITIES], refused_breaker[LS_PRIORITIES];
+		refused_guard[LS_PRIORITIES], refused_breaker[LS_PRIORITIES],
+		refused_queue[LS_PRIORITIES];
 	uint64_t admitted_tcp;
 };
 
@@ -93,6 +94,7 @@ static void add_up(const struct ls_offered *cpus, unsigned n, struct sums *ret)
 			ret->refused_level[p] += of->refused_level[p];
 			ret->refused_guard[p] += of->refused_guard[p];
 			ret->refused_breaker[p] += of->refused_breaker[p];
+			ret->refused_queue[p] += of->refused_queue[p];
 		}
 		ret->admitted_tcp += of->admitted_tcp;
 	}
@@ -516,10 +518,9 @@ static void stop(void *state)
 static void keep_counts(struct kept *kept, const struct sums *sums)
 {
 	const uint64_t *const now[COUNTS_MAX] = {
-		[COUNTS_ADMITTED] = sums->admitted,
-		[COUNTS_LEVEL] = sums->refused_level,
-		[COUNTS_GUARD] = sums->refused_guard,
-		[COUNTS_BREAKER] = sums->refused_breaker,
+		[COUNTS_ADMITTED] = sums->admitted,   [COUNTS_LEVEL] = sums->refused_level,
+		[COUNTS_GUARD] = sums->refused_guard, [COUNTS_BREAKER] = sums->refused_breaker,
+		[COUNTS_QUEUE] = sums->refused_queue,
 	};
 
 	for (int count = 0; count < COUNTS_MAX; count++)
@@ -536,6 +537,7 @@ static void write_counts(const struct kept *kept, struct ls_metrics *metrics)
 		[COUNTS_LEVEL] = "level",
 		[COUNTS_GUARD] = "guard",
 		[COUNTS_BREAKER] = "breaker",
+		[COUNTS_QUEUE] = "accept_queue",
 	};
 
 	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_overload_admitted_total",

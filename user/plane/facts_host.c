@@ -100,10 +100,14 @@ static void gather_program(struct ls_host_facts *facts)
 	const struct ls_plane_sandbox request = { .sources = 1 };
 	struct ls_error error = LS_ERROR_INIT;
 	struct bpf_prog_info info = { 0 };
+	struct ls_listener_fields fields;
 	__u32 length = sizeof(info);
 
 	facts->has_frags = ls_load_has_frags();
 	gather_helpers(facts);
+	facts->no_listeners = ls_fields_find(&fields);
+	if (!facts->no_listeners)
+		facts->no_listeners = "";
 	const int r = ls_plane_sandbox_open(&request, &plane, &error);
 	facts->load_code = r < 0 ? -r : 0;
 	if (r < 0) {

@@ -82,6 +82,7 @@ struct ls_plane {
 	enum ls_plane_access access;
 	bool is_sandbox;
 	bool is_replay;
+	bool reads_listeners;	  /* the program that was loaded into it (fields.c) */
 	char directory[PATH_MAX]; /* of the pins; "" for a sandbox */
 	uint64_t directory_inode; /* when they were opened */
 	int lock_fd;
@@ -196,6 +197,12 @@ int ls_pins_remove_link(const char *directory, uint32_t ifindex);
 /* Interface of some link that is pinned there; false: there is none. */
 bool ls_pins_next_link(const char *directory, uint32_t *ret_ifindex);
 
+/* ---- fields.c ---- */
+
+/* Where the kernel keeps what bpf/kern/listener.h reads. NULL, or why it cannot be read here: then *ret is 0. */
+struct ls_listener_fields;
+const char *ls_fields_find(struct ls_listener_fields *ret);
+
 /* ---- lock.c ---- */
 
 /* fd that holds the lock of the instance until it is closed; or negative with a line that names who has it. */
@@ -225,6 +232,9 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
  * verifier's, is taken apart. Public for tests.
  */
 int ls_load_explain(int code, char *log, struct ls_error *error);
+
+/* Enters into the state what the program that has been loaded can do: before it runs, or as it does. */
+void ls_load_note(struct ls_state *state, const struct ls_plane *loaded);
 
 /* SHA-256 of the object that this program carries. */
 void ls_load_digest(uint8_t ret_digest[static 32]);

@@ -306,6 +306,14 @@ int ls_load_explain(int code, char *log, struct ls_error *error)
 		system.release, *why ? ": " : "", why);
 }
 
+void ls_load_note(struct ls_state *state, const struct ls_plane *loaded)
+{
+	state->flags |= LS_STATE_TIMED;
+	state->flags &= ~LS_STATE_LISTENERS;
+	if (loaded->reads_listeners)
+		state->flags |= LS_STATE_LISTENERS;
+}
+
 /* First values of what cannot be all zero. */
 static int fill_new(struct ls_plane *plane, const struct ls_load *request,
 		    const struct table_sizes *sizes, struct ls_error *error)
@@ -332,7 +340,7 @@ static int fill_new(struct ls_plane *plane, const struct ls_load *request,
 	state->netns_cookie = ls_netns_cookie();
 	state->made_ns = ls_now_unix();
 	state->sources = request->sources;
-	state->flags = LS_STATE_TIMED;
+	ls_load_note(state, plane);
 	memcpy(state->sets, sizes->sets, sizeof(state->sets));
 	return 0;
 }
@@ -396,6 +404,10 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
 	if (r < 0)
 		return ls_error_set_errno(error, -r, "cannot set the sizes of the tables");
 	skeleton->rodata->ls_is_replay = request->is_replay;
+	/* A recorded packet has no listener. */
+	plane->reads_listeners =
+		!request->is_replay && !ls_fields_find(&skeleton->rodata->ls_listener_fields);
+	ls_said_clear();
 	r = check_memory(skeleton, request, error);
 	if (r < 0)
 		return r;

@@ -109,6 +109,31 @@ void ls_plane_set_guard(struct ls_plane *plane, double rate, uint64_t for_ns)
 	store(&overload->guard_until_ns, ls_plane_now(plane) + for_ns);
 }
 
+void ls_plane_accept_queue(struct ls_plane *plane, struct ls_accept_queue_view *ret)
+{
+	const struct ls_control *control = ls_plane_control(plane);
+	const struct ls_generation_abi *generation = &control->generation[ls_plane_half(plane)];
+	const uint64_t now_ns = ls_plane_now(plane);
+	unsigned n = 0;
+	const struct ls_offered *cpus = ls_plane_offered(plane, &n, NULL);
+
+	*ret = (struct ls_accept_queue_view){
+		.percent = generation->queue_at[LS_ABI_NORMAL] * 100 / LS_QUEUE_WHOLE,
+		.is_read = ls_plane_state(plane)->flags & LS_STATE_LISTENERS,
+		.ago_ns = UINT64_MAX,
+	};
+	for (unsigned cpu = 0; cpu < n; cpu++) {
+		const uint64_t last_ns = LS_READ_ONCE(cpus[cpu].queue_ns);
+		for (unsigned p = 0; p < LS_PRIORITIES; p++)
+			ret->refused += LS_READ_ONCE(cpus[cpu].refused_queue[p]);
+		const uint64_t ago_ns = now_ns > last_ns ? now_ns - last_ns : 0;
+		if (!last_ns || ago_ns >= ret->ago_ns)
+			continue;
+		ret->ago_ns = ago_ns;
+		ret->port = cpus[cpu].queue_port;
+	}
+}
+
 int ls_plane_class_slot(const struct ls_plane *plane, const char *name)
 {
 	const struct ls_ledger *ledger = ls_plane_ledger(plane);

@@ -46,6 +46,17 @@ int ls_plane_set_hand(struct ls_plane *plane, const __u64 admit[static LS_PRIORI
 /* The guard at `rate` per second until `for_ns` from now; 0: none. */
 void ls_plane_set_guard(struct ls_plane *plane, double rate, uint64_t for_ns);
 
+/* What bpf/kern/listener.h does. */
+struct ls_accept_queue_view {
+	unsigned percent; /* of the policy in force, for priority normal; 0: it is off */
+	bool is_read;	  /* the program that runs can read accept queues */
+	uint64_t refused; /* SYNs, by the place that their listener had */
+	uint64_t ago_ns;  /* since the last of them; UINT64_MAX: none */
+	unsigned port;	  /* that it was for */
+};
+
+void ls_plane_accept_queue(struct ls_plane *plane, struct ls_accept_queue_view *ret);
+
 /* Slot of the class of that name; -1: no class that is in force has it. */
 int ls_plane_class_slot(const struct ls_plane *plane, const char *name);
 

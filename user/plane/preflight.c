@@ -137,6 +137,18 @@ static void judge_kernel(const struct ls_host_facts *facts, struct ls_findings *
 		say(HOST("frags", OK), "frames of several buffers: native mode at every MTU");
 }
 
+static void judge_listeners(const struct ls_host_facts *facts, struct ls_findings *findings)
+{
+	if (!facts->no_listeners)
+		return;
+	if (*facts->no_listeners)
+		say(HOST("listeners", WARNING),
+		    "%s: 'accept_queue' of 'overload' is not in force, the signals of 'serve' are",
+		    facts->no_listeners);
+	else
+		say(HOST("listeners", OK), "accept queues can be read in the driver");
+}
+
 static void judge_speed(const struct ls_host_facts *facts, struct ls_findings *findings)
 {
 	if (facts->is_jited == 0)
@@ -213,6 +225,7 @@ void ls_host_judge(const struct ls_host_facts *facts, struct ls_findings *findin
 	judge_privileges(facts, findings);
 	judge_bpffs(facts, findings);
 	judge_kernel(facts, findings);
+	judge_listeners(facts, findings);
 	judge_speed(facts, findings);
 	judge_memory(facts, findings);
 	judge_policy(facts, findings);

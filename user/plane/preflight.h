@@ -66,6 +66,8 @@ struct ls_host_facts {
 	char load_text[512];
 	int is_jited;
 	int has_frags;
+	const char
+		*no_listeners; /* why accept queues cannot be read; "": they can; NULL: not tried */
 	char missing
 		[LS_FACTS_MISSING_TEXT]; /* helpers that the kernel does not know, "a, b"; "": none */
 	uint64_t memlock_bytes;		 /* soft limit; UINT64_MAX: none */

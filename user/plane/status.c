@@ -248,6 +248,7 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 	const struct ls_state *state = ls_plane_state(plane);
 	const struct ls_state_half *half = &state->half[ls_plane_half(plane)];
 	struct ls_conditions_view controller;
+	struct ls_accept_queue_view queue;
 	struct ls_plane_status status = { 0 };
 	char path[LS_PLANE_RUN_PATH];
 	uint8_t digest[32];
@@ -288,6 +289,10 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 	if (ls_plane_has_signals(plane) && !controller.pid)
 		degrade(&status,
 			"overload: the policy has signals or checks, and 'loadshed serve' does not run, which measures them; limits and 'max' hold without it");
+	ls_plane_accept_queue(plane, &queue);
+	if (queue.percent && !queue.is_read && !status.other_build)
+		degrade(&status,
+			"overload: 'accept_queue' is not in force: the program cannot read accept queues on this kernel, and 'loadshed check' says why; what 'serve' measures holds without it");
 	*ret = status;
 	return 0;
 }

@@ -113,8 +113,10 @@ int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 	int r = ls_load_object(&load, &fresh, error);
 	if (r == 0)
 		r = take_missing(plane, &fresh, error);
-	if (r == 0)
+	if (r == 0) {
 		plane->program_fd = TAKE_FD(fresh.program_fd);
+		ls_load_note(ls_plane_state(plane), &fresh);
+	}
 	ls_plane_fini(&fresh);
 	return r;
 }
@@ -150,7 +152,7 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 		memcpy(state->object_sha256, digest, sizeof(digest));
 		snprintf(state->version, sizeof(state->version), "%s", LS_VERSION);
 		state->upgraded_ns = ls_now_unix();
-		state->flags |= LS_STATE_TIMED;
+		ls_load_note(state, &fresh);
 		ls_warnings_add(
 			notes,
 			"the program of another build (%.31s) was replaced by this one's (%s) on %zu interface(s); state kept",

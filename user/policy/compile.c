@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "loadshed/overload_abi.h"
 #include "user/base/cleanup.h"
 #include "user/base/error.h"
 #include "user/policy/compile_ledger.h"
@@ -79,6 +80,20 @@ static void compile_class(struct ls_class_abi *record, const struct ls_class *cl
 		compile_ban(record, &class->ban);
 }
 
+/*
+ * `percent` is for priority normal. Low has two thirds of it; high half of the place that is left, critical all; of 75 %
+ * that leaves the reserves of `max`.
+ */
+static void compile_queue(unsigned percent, __u16 at[static LS_PRIORITIES])
+{
+	if (!percent)
+		return;
+	at[LS_ABI_LOW] = (uint16_t)(percent * LS_QUEUE_WHOLE * 2 / 300);
+	at[LS_ABI_NORMAL] = (uint16_t)(percent * LS_QUEUE_WHOLE / 100);
+	at[LS_ABI_HIGH] = (uint16_t)((percent + 100) * LS_QUEUE_WHOLE / 200);
+	at[LS_ABI_CRITICAL] = LS_QUEUE_WHOLE;
+}
+
 static void compile_overload(const struct ls_policy *policy, struct ls_image *image)
 {
 	const struct ls_overload_max *max = &policy->overload;
@@ -95,6 +110,7 @@ static void compile_overload(const struct ls_policy *policy, struct ls_image *im
 		image->word |= LS_WORD_OVERLOAD_MONITOR;
 	if (policy->signals.given)
 		image->word |= LS_WORD_LEVEL;
+	compile_queue(policy->signals.accept_queue, image->generation.queue_at);
 	for (size_t i = 0; i < policy->n_classes; i++)
 		if (policy->classes[i].check.endpoint.kind)
 			image->word |= LS_WORD_LEVEL | LS_WORD_BREAKERS;

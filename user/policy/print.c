@@ -255,8 +255,9 @@ static void print_floor(const struct ls_signals *signals, struct ls_buffer *buff
 const char *ls_print_signal(const struct ls_signals *signals, unsigned number,
 			    struct ls_buffer *buffer)
 {
-	static const char *const keys[] = { "accept_delay", "cpu",  "pressure", "memory",
-					    "softnet",	    "load", "probe",	"floor" };
+	static const char *const keys[] = { "accept_delay", "accept_queue", "cpu",
+					    "pressure",	    "memory",	    "softnet",
+					    "load",	    "probe",	    "floor" };
 	char text[LS_UNIT_TEXT];
 
 	if (number >= sizeof(keys) / sizeof(keys[0]))
@@ -267,21 +268,22 @@ const char *ls_print_signal(const struct ls_signals *signals, unsigned number,
 		ls_buffer_text(buffer, signals->accept_delay_ns
 					       ? ls_time_format(signals->accept_delay_ns, text)
 					       : "off");
-	else if (number <= 3)
-		print_percent(number == 1   ? signals->cpu
-			      : number == 2 ? signals->pressure
+	else if (number <= 4)
+		print_percent(number == 1   ? signals->accept_queue
+			      : number == 2 ? signals->cpu
+			      : number == 3 ? signals->pressure
 					    : signals->memory,
 			      buffer);
-	else if (number == 4)
+	else if (number == 5)
 		ls_buffer_text(buffer, signals->softnet ? "on" : "off");
-	else if (number == 5 && signals->load.kind) {
+	else if (number == 6 && signals->load.kind) {
 		print_endpoint(&signals->load, buffer);
 		ls_buffer_format(buffer, ", target: %u%% }", signals->load_target);
-	} else if (number == 6 && signals->probe.kind) {
+	} else if (number == 7 && signals->probe.kind) {
 		print_endpoint(&signals->probe, buffer);
 		ls_buffer_format(buffer, ", target: %s }",
 				 ls_time_format(signals->probe_target_ns, text));
-	} else if (number == 7) {
+	} else if (number == 8) {
 		print_floor(signals, buffer);
 	}
 	return keys[number];

@@ -15,6 +15,7 @@
 #include "user/base/error.h"
 
 #define ACCEPT_DELAY_NS (20 * LS_NS_PER_MS)
+#define ACCEPT_QUEUE_PERCENT 75
 #define MEMORY_PERCENT 95
 #define LOAD_PERCENT 80
 #define PROBE_NS (100 * LS_NS_PER_MS)
@@ -265,6 +266,8 @@ static int read_signal(struct ls_reader *reader, const struct ls_node *section, 
 	signals->given = true;
 	if (strcmp(key, "accept_delay") == 0)
 		return read_delay(reader, node, &signals->accept_delay_ns);
+	if (strcmp(key, "accept_queue") == 0)
+		return read_part(reader, node, key, &signals->accept_queue);
 	if (strcmp(key, "cpu") == 0)
 		return read_part(reader, node, key, &signals->cpu);
 	if (strcmp(key, "pressure") == 0)
@@ -283,9 +286,9 @@ static int read_signal(struct ls_reader *reader, const struct ls_node *section, 
 int ls_read_overload(struct ls_reader *reader, const struct ls_node *node)
 {
 	/* The signals first, in the order in which they are printed. */
-	static const char *const keys[] = { "accept_delay", "cpu",  "pressure", "memory",
-					    "softnet",	    "load", "probe",	"floor",
-					    "mode",	    "max" };
+	static const char *const keys[] = { "accept_delay", "accept_queue", "cpu",  "pressure",
+					    "memory",	    "softnet",	    "load", "probe",
+					    "floor",	    "mode",	    "max" };
 	const size_t n_signals = LS_LENGTH(keys) - 2;
 	struct ls_signals *const signals = &reader->policy->signals;
 	const struct ls_node *max, *mode;
@@ -303,6 +306,7 @@ int ls_read_overload(struct ls_reader *reader, const struct ls_node *node)
 	*signals = (struct ls_signals){
 		.given = !max,
 		.accept_delay_ns = ACCEPT_DELAY_NS,
+		.accept_queue = ACCEPT_QUEUE_PERCENT,
 		.memory = MEMORY_PERCENT,
 		.softnet = true,
 		.load_target = LOAD_PERCENT,

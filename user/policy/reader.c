@@ -136,6 +136,7 @@ static const struct {
 	{ "factor", "a 'nat' entry" },
 	{ "max", "'overload'" },
 	{ "accept_delay", "'overload'" },
+	{ "accept_queue", "'overload'" },
 	{ "cpu", "'overload'" },
 	{ "pressure", "'overload'" },
 	{ "memory", "'overload'" },
