@@ -18,9 +18,17 @@ ARCH_INCLUDE := $(shell $(CC) -print-multiarch 2>/dev/null)
 WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror
 CFLAGS ?= -O2 -g
 USER_CFLAGS := -std=gnu11 -D_GNU_SOURCE $(WARNINGS) -I. -Iinclude -Ibpf -isystem $(BUILD) -DLS_VERSION='"$(VERSION)"' -MMD -MP
-USER_LIBS := -lbpf -lelf -lz -lyaml -lpcap -ljansson -lm -lpthread
+USER_LIBS = -lbpf -lelf -lz -lyaml -lpcap -ljansson -lmicrohttpd -lncurses -ltinfo -lseccomp $(REDIS_LIBS) -lm -lpthread
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -Wall -Wextra -Werror -Ibpf -Iinclude \
 	$(if $(ARCH_INCLUDE),-idirafter /usr/include/$(ARCH_INCLUDE)) -MMD -MP
+
+# TLS to a Redis where its library has it (hiredis 1.0; not the 0.14 of Debian 12).
+REDIS_TLS := $(shell pkg-config --exists hiredis_ssl 2>/dev/null && echo yes)
+REDIS_LIBS := -lhiredis $(if $(REDIS_TLS),-lhiredis_ssl -lssl -lcrypto)
+# Scripts go into the program as they are, and their names are their hashes.
+script_name = -DLS_$(1)_SHA1='"$(firstword $(shell sha1sum user/cluster/$(2).lua))"'
+STORE_CFLAGS := $(call script_name,ROUND,round) $(call script_name,BEAT,beat) $(call script_name,BANS,bans) \
+	$(if $(REDIS_TLS),-DLS_REDIS_TLS)
 
 USER_SOURCES := $(wildcard user/*/*.c)
 USER_OBJECTS := $(USER_SOURCES:%.c=$(BUILD)/%.o)
@@ -42,6 +50,9 @@ all: $(BUILD)/loadshed
 $(BUILD)/loadshed: $(USER_OBJECTS)
 	$(call say,LINK  $@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(USER_LIBS)
+
+$(BUILD)/user/cluster/store_redis.o $(BUILD)/asan/user/cluster/store_redis.o: $(wildcard user/cluster/*.lua)
+$(BUILD)/user/cluster/%.o $(BUILD)/asan/user/cluster/%.o: USER_CFLAGS += $(STORE_CFLAGS)
 
 $(BUILD)/libloadshed.a: $(LIBRARY_OBJECTS)
 	$(Q)rm -f $@
@@ -71,14 +82,22 @@ $(BUILD)/%.skel.h: $(BUILD)/%.bpf.o
 	$(Q)$(BPFTOOL) gen skeleton $< name $(SKELETON) > $@.tmp
 	$(Q)mv $@.tmp $@
 
+# The live page as an array, so that the program is one file.
+$(BUILD)/page.h: user/observe/page.html
+	@mkdir -p $(@D)
+	@{ echo 'static const unsigned char ls_page[] = {'; od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '};'; } > $@.tmp
+	@mv $@.tmp $@
+
+$(BUILD)/user/observe/observe.o $(BUILD)/asan/user/observe/observe.o: $(BUILD)/page.h
+
 demo:
 	@scripts/deps.sh demo
-	@$(MAKE) --no-print-directory all tools
+	@$(MAKE) --no-print-directory all
 	@scripts/demo.sh
 
 check:
 	@scripts/deps.sh check
-	@$(MAKE) --no-print-directory all tools
+	@$(MAKE) --no-print-directory -j$$(nproc) all tools
 	@tests/run.sh
 
 bench:
@@ -91,13 +110,17 @@ $(BUILD)/loadshed.8: user/share/loadshed.8.in $(BUILD)/loadshed
 	$(BUILD)/loadshed __manual > $@.verbs
 	sed -e '/^@VERBS@$$/{r $@.verbs' -e 'd}' -e 's/@VERSION@/$(VERSION)/' $< > $@
 
-# The unit is written for the default PREFIX; that of an instance differs in two lines.
+# The units are written for the default PREFIX; those of an instance differ in a few words.
+UNITS = loadshed loadshed-serve
 UNIT_PATH = s|/usr/local/sbin/|$(PREFIX)/sbin/|
-UNIT_INSTANCE = s|/loadshed restore|/loadshed -I %i restore|; s|^Description=.*|& (instance %i)|
+UNIT_INSTANCE = s,/loadshed \(restore\|serve\),/loadshed -I %i \1,; s|^Description=.*|& (instance %i)|; \
+	/^\(Wants\|After\)=/s|loadshed\.service|loadshed@%i.service|
+DOCS := $(wildcard user/share/*.md user/share/*.svg)
 INSTALLED = sbin/loadshed share/man/man8/loadshed.8 share/man/man5/loadshed-policy.5 \
-	lib/systemd/system/loadshed.service lib/systemd/system/loadshed@.service \
+	$(UNITS:%=lib/systemd/system/%.service) $(UNITS:%=lib/systemd/system/%@.service) \
 	share/bash-completion/completions/loadshed share/zsh/site-functions/_loadshed \
-	share/fish/vendor_completions.d/loadshed.fish share/doc/loadshed/guide.md share/doc/loadshed/NEWS.md share/doc/loadshed/bench.svg \
+	share/fish/vendor_completions.d/loadshed.fish $(DOCS:user/share/%=share/doc/loadshed/%) \
+	share/loadshed/grafana/loadshed.json share/loadshed/alerts/loadshed.rules.yml \
 	$(patsubst user/share/%,share/doc/loadshed/%,$(wildcard user/share/examples/*))
 
 install: all $(BUILD)/loadshed.8
@@ -105,12 +128,17 @@ install: all $(BUILD)/loadshed.8
 	install -m 755 $(BUILD)/loadshed $(DESTDIR)$(PREFIX)/sbin/loadshed
 	install -m 644 $(BUILD)/loadshed.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 644 user/share/loadshed-policy.5 $(DESTDIR)$(PREFIX)/share/man/man5/
-	sed '$(UNIT_PATH)' user/share/loadshed.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/loadshed.service
-	sed '$(UNIT_PATH); $(UNIT_INSTANCE)' user/share/loadshed.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/loadshed@.service
+	for unit in $(UNITS); do \
+		sed '$(UNIT_PATH)' user/share/$$unit.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service && \
+		sed '$(UNIT_PATH); $(UNIT_INSTANCE)' user/share/$$unit.service \
+			> $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit@.service || exit 1; \
+	done
 	$(BUILD)/loadshed completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadshed
 	$(BUILD)/loadshed completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_loadshed
 	$(BUILD)/loadshed completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loadshed.fish
-	install -m 644 user/share/guide.md user/share/NEWS.md user/share/bench.svg $(DESTDIR)$(PREFIX)/share/doc/loadshed/
+	install -m 644 $(DOCS) $(DESTDIR)$(PREFIX)/share/doc/loadshed/
+	install -m 644 user/share/grafana/loadshed.json $(DESTDIR)$(PREFIX)/share/loadshed/grafana/
+	install -m 644 user/share/alerts/loadshed.rules.yml $(DESTDIR)$(PREFIX)/share/loadshed/alerts/
 	install -m 644 user/share/examples/* $(DESTDIR)$(PREFIX)/share/doc/loadshed/examples/
 	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 

@@ -10,8 +10,10 @@
 #include "kern/builtin.h"
 #include "kern/classify.h"
 #include "kern/count.h"
+#include "kern/events.h"
 #include "kern/judge.h"
 #include "kern/lists.h"
+#include "kern/top.h"
 
 /* Steps 1 to 3. Returns 1 when the packet has its verdict. */
 LS_INLINE int ls_before_source(struct ls_cpu *cpu, enum ls_parse parse)
@@ -151,6 +153,7 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 	job->bytes = ls_is_replay ? ls_replay.wire_bytes : bytes;
 	job->factor = 0;
 	job->asking = 0;
+	job->shares = 0;
 	job->limit = LS_NO_LIMIT;
 	job->class_index = LS_NO_CLASS;
 
@@ -162,6 +165,8 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 						  : ls_walk(ctx, job));
 	ls_judge(cpu, parse);
 	ls_count(job, ctx->ingress_ifindex);
+	ls_event(ctx, job, has_frags);
+	ls_top_count(cpu, ctx->ingress_ifindex);
 	if (ls_is_replay)
 		ls_report(job);
 	return job->verdict == LS_VERDICT_DROP ? XDP_DROP : XDP_PASS;

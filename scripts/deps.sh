@@ -40,6 +40,9 @@ has_clang() {
 	[ "${version%%.*}" -ge 14 ]
 }
 
+# Ubuntu's package of that name is a snap, which cannot run in a lab: any other browser of that family will do.
+has_chromium() { has chromium || has chromium-browser || has google-chrome; }
+
 # Ubuntu's bpftool is a script that looks for the one of the running kernel; any other works as well.
 has_bpftool() {
 	local tool
@@ -66,6 +69,10 @@ rows_build() {
 		libyaml|has_lib yaml-0.1|libyaml-dev
 		libpcap|has_lib libpcap|libpcap-dev
 		jansson|has_lib jansson|libjansson-dev
+		hiredis|has_lib hiredis|libhiredis-dev
+		ncurses|has_lib ncurses|libncurses-dev
+		libmicrohttpd|has_lib libmicrohttpd|libmicrohttpd-dev
+		libseccomp|has_lib libseccomp|libseccomp-dev
 	ROWS
 }
 
@@ -74,6 +81,7 @@ rows_demo() {
 	cat <<-'ROWS'
 		ip|has ip|iproute2
 		python3|has python3|python3
+		sysctl|has sysctl|procps
 	ROWS
 }
 
@@ -87,10 +95,15 @@ rows_check() {
 		ethtool|has ethtool|ethtool
 		tcpdump|has tcpdump|tcpdump
 		nft|has nft|nftables
+		?redis-server|has redis-server|redis-server
 		iptables|has iptables|iptables
 		tc|has tc|iproute2
+		?tshark|has tshark|tshark
+		?promtool|has promtool|prometheus
+		?chromium|has_chromium|chromium
 		?xdp-filter|has xdp-filter|xdp-tools
 		?strace|has strace|strace
+		?tmux|has tmux|tmux
 		?setpriv|has setpriv|util-linux
 		?mandoc|has mandoc|mandoc
 		?zsh|has zsh|zsh

@@ -4,8 +4,8 @@
 
     layers.py [ROOT]     prints each include that goes the wrong way; exit 1 if there is one
 
-A file belongs to the longest folder of layers.txt that it lies in (a folder's own rule does not reach into
-folders that have one). It may include what that rule lists, what lies in its own folder, and the C library:
+A file belongs to its own rule, if layers.txt has one for it, or else to the longest folder of layers.txt that it lies
+in (a folder's own rule does not reach into folders that have one). It may include what that rule lists, what lies in its own folder, and the C library:
 any <header> that names no folder of the project and no library that some rule names.
 """
 
@@ -55,11 +55,13 @@ def violations(root, rules):
                 if not folder:
                     yield f"{os.path.relpath(file, root)}: no rule of layers.txt covers its folder"
                     continue
+                own = os.path.relpath(file, root)
+                rule = own if own in rules else folder
                 with open(file, encoding="utf-8") as lines:
                     for number, line in enumerate(lines, 1):
                         match = re.match(r'\s*#\s*include\s+(["<])([^">]+)', line)
-                        if match and not allowed(match[2], match[1] == '"', folder, rules):
-                            yield f"{os.path.relpath(file, root)}:{number}: {folder} must not include {match[2]}"
+                        if match and not allowed(match[2], match[1] == '"', rule, rules):
+                            yield f"{own}:{number}: {rule} must not include {match[2]}"
 
 
 def main():

@@ -77,6 +77,7 @@ before=$(traces)
 for test in "$BUILD"/tests/unit/test_* "$BUILD"/tests/twin/test_*; do
 	[ -x "$test" ] && [[ $test != *.d ]] && suite "$(basename "$(dirname "$test")")/$(basename "$test")" "$test"
 done
+suite sim-overload "$BUILD/tests/sim/overload"
 suite style tests/style.sh
 suite model-self-test "$PYTHON" tests/model/agree.py --self-test
 if [ -d "$DATA" ]; then
@@ -84,6 +85,7 @@ if [ -d "$DATA" ]; then
 else
 	suite model tests/model/run.sh
 fi
+suite sim/cluster "$BUILD/tests/sim/cluster"
 suite verifier tests/kern/verifier.sh
 suite kern tests/kern/run.sh
 suite e2e tests/e2e/run.sh

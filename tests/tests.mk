@@ -47,6 +47,13 @@ $(BUILD)/tests/twin/test_explain: tests/twin/test_explain.c $(BUILD)/asan/libloa
 	@mkdir -p $(@D)
 	$(CC) -O1 -g $(SANITIZE) $(TEST_CFLAGS) -o $@ $< $(BUILD)/asan/libloadshed.a -lcmocka $(USER_LIBS)
 
+# The overload controller against a simulated server: the same code as in `serve`.
+tools: $(BUILD)/tests/sim/overload
+$(BUILD)/tests/sim/overload: tests/sim/overload.c user/overload/control.c
+	@mkdir -p $(@D)
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -Wno-override-init -o $@ $^ -lm
+
 tools: $(BUILD)/tests/kern/verified
 $(BUILD)/tests/kern/verified: tests/kern/verified.c
 	@mkdir -p $(@D)
@@ -75,3 +82,23 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c tests/twin/host.c $(FUZZ_SOURCES)
 .PHONY: vm
 vm: all
 	@tests/vm/run.sh
+
+
+# The fleet in one process: host only, no sanitizers, since it simulates a quarter of an hour of 1000 nodes.
+tools: $(BUILD)/tests/sim/cluster
+$(BUILD)/tests/sim/cluster: tests/sim/cluster.c user/cluster/ratio.c
+	@mkdir -p $(@D)
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $^ -lm
+
+# Controllers against a real Redis: the program's own objects, without sanitizers.
+tools: $(BUILD)/tests/sim/swarm
+$(BUILD)/tests/sim/swarm: tests/sim/swarm.c $(BUILD)/libloadshed.a
+	@mkdir -p $(@D)
+	$(call say,TEST  $@)
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $^ $(USER_LIBS)
+# Overload on real traffic, against no shedding, a short backlog and CoDel: not part of `make check`, since it takes minutes
+# and wants a quiet machine. RIG_OPTIONS: see tests/rig/overload.py.
+.PHONY: rig-overload
+rig-overload: all
+	@tests/rig/overload.sh $(RIG_OPTIONS)

@@ -62,22 +62,6 @@ LS_INLINE __u64 ls_row_word(__u32 half, __u32 word, __u32 row)
 				 2 * LS_CLASS_WORDS * LS_ROWS)];
 }
 
-/*
- * Position of the lowest bit of a word that is not 0: BPF has no instruction for it, so it is multiplied by a de
- * Bruijn sequence, whose top six bits then tell (Leiserson, Prokop and Randall, "Using de Bruijn sequences to
- * index a 1 in a computer word", 1998).
- */
-static const __u8 ls_bit_position[64] = {
-	0,  1,	48, 2,	57, 49, 28, 3,	61, 58, 50, 42, 38, 29, 17, 4,	62, 55, 59, 36, 53, 51,
-	43, 22, 45, 39, 33, 30, 24, 18, 12, 5,	63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21,
-	44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9,	13, 8,	7,  6,
-};
-
-LS_INLINE __u32 ls_lowest_bit(__u64 bits)
-{
-	return ls_bit_position[(bits & -bits) * 0x03f79d71b4cb0a89ULL >> 58];
-}
-
 /* The rarer dimensions, of a job whose first row left `bits` of `word`. */
 __attribute__((noinline)) __u64 ls_classify_more(const struct ls_job *job, __u64 bits, __u32 word,
 						 __u32 from_row)

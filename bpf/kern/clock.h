@@ -11,7 +11,8 @@
  * reading is microseconds old at the most; the worst is a pause in the middle of a dense run, after which
  * up to 15 packets of this CPU, all in the rest of that jiffy (4 ms at HZ 250), may be judged by a reading
  * from before it. A clock that is late admits less, never more: the bound of what passes stands, and what a
- * conforming source can lose is those 15 packets. (Reusing a reading for 16 packets or one jiffy whatever
+ * conforming source can lose is those 15 packets. (A window charges them to the one that has just ended, if they
+ * fall behind its end; what holds for a time only may end one jiffy late for them.) (Reusing a reading for 16 packets or one jiffy whatever
  * the density refused half of a source at half its limit.)
  *
  * `replay` has the capture's clock and never caches.

@@ -11,8 +11,10 @@
 #include <linux/types.h>
 
 #include "loadshed/bounds.h"
+#include "loadshed/event_abi.h"
 #include "loadshed/tables_abi.h"
 #include "pure/packet.h"
+#include "pure/sample.h"
 
 /* Where the state of a pending charge lives. */
 #define LS_AT_NOWHERE                                                                              \
@@ -34,15 +36,23 @@ struct ls_pending {
 	__u8 at; /* LS_AT_* */
 	__u8 shared;
 	__u8 pad0;
-	__u64 pad1[2];
+	__u32 hot;   /* entry of the side table, from 1; 0: none */
+	__u32 units; /* packets, bytes or connections; set with hot_key */
+	__u64 hot_key;
 };
 
 #define LS_PENDING_OVERLOAD LS_CLASS_LIMITS /* two more behind the limits: packets, connections */
 #define LS_PENDING_PANIC (LS_CLASS_LIMITS + 2) /* and two more: packets, connections */
+#define LS_PENDING_GUARD (LS_CLASS_LIMITS + 4)
 #define LS_PENDINGS 16 /* a power of two, so that an index is bounded by a mask */
 
 #define LS_NO_LIMIT 255U
 #define LS_NO_CLASS 65535U
+
+/* Limits of the class hold for all nodes, and serve says that they share. */
+#define LS_SHARES 1U
+#define LS_SHARES_MORE 2U    /* some cost or ceiling is not the limit's own */
+#define LS_SHARES_OFFERED 4U /* counted as offered */
 
 struct ls_job {
 	struct ls_packet packet;
@@ -62,6 +72,9 @@ struct ls_job {
 	__u32 counter;	 /* out: where this packet is counted */
 	__u8 verdict, reason, limit;
 	__u8 clocked;
+	__u32 shares;	 /* LS_SHARES_* */
+	__u8 is_offered; /* new work that the level was asked about, counted once */
+	__u8 pad0[3];
 } __attribute__((aligned(64)));
 
 struct ls_cpu {
@@ -70,10 +83,17 @@ struct ls_cpu {
 	__u64 run_start_ns;
 	__u32 clock_reuse; /* packets that may still be judged by this reading */
 	__u32 run_packets;
-	__u64 pad1[4];
+	__u32 top_skip; /* packets until `top` looks at one */
+	__u32 pad0;
+	__u64 pad1[3];
 	struct ls_job job;
 	struct ls_pending pending[LS_PENDINGS];
 };
+
+/* What the sampling of events counts; nobody but its CPU looks at it. */
+struct ls_samples {
+	struct ls_sample budget[LS_EVENT_BUDGETS];
+} __attribute__((aligned(64)));
 
 /* The object's section .bss: first what user space knows, then what it does not look at. */
 struct ls_static {

@@ -5,14 +5,12 @@
 /* Steps 8 to 10: the limits of the class, panic, overload, and what is said about it. */
 
 #include "kern/bans.h"
+#include "kern/hot.h"
+#include "kern/events.h"
+#include "kern/level.h"
 #include "kern/limits.h"
 #include "kern/overload.h"
 #include "kern/panic.h"
-
-/* Which of the pendings refused, and how. */
-#define LS_REFUSAL(index, answer) ((index) << 8 | (answer))
-#define LS_REFUSAL_INDEX(refusal) ((refusal) >> 8)
-#define LS_REFUSAL_ANSWER(refusal) ((refusal)&0xff)
 
 /*
  * Notes that pending i is charged. In memory, not in a register: a register's value is known to the verifier,
@@ -60,6 +58,31 @@ LS_INLINE int ls_commit_overload(struct ls_job *job, __u32 priority)
 	return 0;
 }
 
+/* Asks level and guard, which come last: what refuses before them is not new work that the node could do. */
+LS_INLINE int ls_ask_level(struct ls_job *job, __u32 priority)
+{
+	if (ls_level_ask(job, priority) == LS_ASK_REFUSED)
+		return (int)LS_REFUSAL(LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
+	if (ls_overload_ask(job, LS_OVERLOAD_GUARD, priority) == LS_ASK_REFUSED) {
+		ls_level_count_guard(job, priority);
+		return (int)LS_REFUSAL(LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
+	}
+	return 0;
+}
+
+/* Charges the guard; a refusal, or 0. */
+LS_INLINE int ls_commit_guard(struct ls_job *job, __u32 priority)
+{
+	if (ls_pending_of(job, LS_PENDING_GUARD)->at == LS_AT_NOWHERE)
+		return 0;
+	if (ls_overload_commit(job, LS_OVERLOAD_GUARD, priority) != LS_ASK_OK) {
+		ls_level_count_guard(job, priority);
+		return (int)LS_REFUSAL(LS_PENDING_OVERLOAD, LS_ASK_REFUSED);
+	}
+	ls_committed(job, LS_PENDING_GUARD);
+	return 0;
+}
+
 /* Asks the three things that panic refuses; a refusal, or 0. */
 LS_INLINE int ls_ask_panic(struct ls_job *job, __u32 priority)
 {
@@ -101,6 +124,10 @@ LS_INLINE int ls_ask_all(struct ls_job *job, __u32 n, __u32 priority)
 	int refusal = LS_READ_ONCE(job->word) & LS_WORD_PANIC ? ls_ask_panic(job, priority) : 0;
 	if (!refusal && LS_READ_ONCE(job->word) & LS_WORD_OVERLOAD)
 		refusal = ls_ask_overload(job, priority);
+	if (!refusal && LS_READ_ONCE(job->word) & LS_WORD_LEVEL)
+		refusal = ls_ask_level(job, priority);
+	if (!refusal && LS_READ_ONCE(job->shares))
+		refusal = ls_hot_thin(job);
 	return refusal;
 }
 
@@ -111,6 +138,8 @@ LS_INLINE int ls_commit_all(struct ls_job *job, __u32 n, __u32 priority)
 								 : 0;
 	if (!refusal && LS_READ_ONCE(job->word) & LS_WORD_PANIC)
 		refusal = ls_commit_panic(job);
+	if (!refusal && LS_READ_ONCE(job->word) & LS_WORD_LEVEL)
+		refusal = ls_commit_guard(job, priority);
 	if (!refusal)
 		refusal = ls_commit_some(job, n, LS_LIMIT_F_SHARED);
 	if (!refusal)
@@ -128,6 +157,7 @@ __attribute__((noinline)) int ls_limits_many(struct ls_job *job)
 		return 0;
 	__u32 priority = LS_ABI_NORMAL;
 	__u32 n = 0;
+	job->is_offered = 0;
 	if (job->class_index != LS_NO_CLASS) {
 		priority = ls_job_class(job)->priority;
 		n = ls_job_class(job)->n_limits;
@@ -139,8 +169,11 @@ __attribute__((noinline)) int ls_limits_many(struct ls_job *job)
 			return refusal;
 		LS_WRITE_ONCE(job->committed, 0);
 		refusal = ls_commit_all(job, n, priority);
-		if (!refusal)
+		if (!refusal) {
+			if (LS_READ_ONCE(job->is_offered))
+				ls_level_admitted(job, priority);
 			return 0;
+		}
 		ls_undo(job, job->committed);
 		if (LS_REFUSAL_ANSWER((__u32)refusal) != LS_COMMIT_AGAIN)
 			return refusal;
@@ -199,7 +232,7 @@ LS_INLINE int ls_limits_quick(struct ls_cpu *cpu, struct ls_class_abi *class)
 		if (!ls_bucket_take(state, job->now, cost, limit->tau, limit->clamp, &next))
 			return (int)LS_REFUSAL(i, LS_ASK_REFUSED);
 		if (way == LS_WAY_NONE) {
-			if (n == 1 && ls_quick_claim(job, ways, set, key, next))
+			if (n == 1 && !job->shares && ls_quick_claim(job, ways, set, key, next))
 				return 0;
 			return ls_limits_many(job);
 		}
@@ -209,6 +242,11 @@ LS_INLINE int ls_limits_quick(struct ls_cpu *cpu, struct ls_class_abi *class)
 		pending->cost = cost;
 		pending->state = state;
 		pending->next = next;
+	}
+	if (LS_UNLIKELY(job->shares)) {
+		int refusal = ls_hot_thin(job);
+		if (refusal)
+			return refusal;
 	}
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
@@ -232,8 +270,11 @@ LS_INLINE void ls_refused(struct ls_job *job, struct ls_class_abi *class, __u32 
 {
 	int monitors = ls_job_monitors(job);
 	int panic = index == LS_PENDING_PANIC;
+	if (index == LS_PENDING_OVERLOAD)
+		monitors |= (job->word & LS_WORD_OVERLOAD_MONITOR) != 0;
 	if (!class) {
-		ls_job_refuse(job, panic ? LS_REASON_PANIC : LS_REASON_OVERLOAD);
+		ls_job_end(job, monitors ? LS_VERDICT_WOULD_DROP : LS_VERDICT_DROP,
+			   panic ? LS_REASON_PANIC : LS_REASON_OVERLOAD);
 		return;
 	}
 	monitors |= class->flags & LS_CLASS_F_MONITOR;
@@ -256,8 +297,19 @@ LS_INLINE void ls_refused(struct ls_job *job, struct ls_class_abi *class, __u32 
 	/* A monitored class never bans, an address of many users is never banned, and the crowd's
 	 * refusals are nobody's in particular. */
 	if (class->flags & LS_CLASS_F_BAN && !(class->flags & LS_CLASS_F_MONITOR) && !crowd &&
-	    !job->factor)
-		ls_strike(job);
+	    !job->factor && ls_strike(job))
+		ls_event_ban(job, class->ban_for_ns);
+}
+
+/*
+ * Whether something is asked beside the limits of the class. A level is not, of a packet that is no new work, so
+ * connections in progress keep the short way.
+ */
+LS_INLINE int ls_has_beside(const struct ls_job *job)
+{
+	if (job->word & (LS_WORD_OVERLOAD | LS_WORD_PANIC))
+		return 1;
+	return job->word & LS_WORD_LEVEL && ls_level_applies(&job->packet);
 }
 
 /* Judges a packet of a class. */
@@ -268,13 +320,19 @@ LS_INLINE void ls_judge_class(struct ls_cpu *cpu)
 	job->verdict = LS_VERDICT_PASS;
 	job->reason = LS_REASON_ADMITTED;
 	job->counter = class->counter + LS_CLASS_COUNTER_ADMITTED;
-	int beside = (job->word & (LS_WORD_OVERLOAD | LS_WORD_PANIC)) != 0;
+	int beside = ls_has_beside(job);
 	if (!class->n_limits && !beside)
 		return;
 	ls_job_clock(cpu);
-	__u32 refusal = (__u32)(class->flags & LS_CLASS_F_QUICK && !beside
+	if (LS_UNLIKELY(class->flags & LS_CLASS_F_CLUSTER) &&
+	    job->now_ns < LS_READ_ONCE(ls_control.hot_until))
+		ls_hot_look(job);
+	__u32 refusal = (__u32)(class->flags & LS_CLASS_F_QUICK && !beside &&
+						!(job->shares & LS_SHARES_MORE)
 					? ls_limits_quick(cpu, class)
 					: ls_limits_many(job));
+	if (LS_UNLIKELY(job->shares))
+		ls_hot_settle(job, refusal);
 	__u32 answer = LS_REFUSAL_ANSWER(refusal);
 	if (LS_LIKELY(answer == LS_ASK_OK))
 		return;
@@ -291,7 +349,7 @@ LS_INLINE void ls_judge_unmatched(struct ls_cpu *cpu)
 {
 	struct ls_job *job = &cpu->job;
 	ls_job_end(job, LS_VERDICT_PASS, LS_REASON_UNMATCHED);
-	if (!(job->word & (LS_WORD_OVERLOAD | LS_WORD_PANIC)))
+	if (!ls_has_beside(job))
 		return;
 	ls_job_clock(cpu);
 	__u32 refusal = (__u32)ls_limits_many(job);

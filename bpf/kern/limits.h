@@ -15,6 +15,7 @@
 
 #include "kern/clock.h"
 #include "kern/table.h"
+#include "pure/hot.h"
 #include "pure/limit.h"
 
 /* One state under one limit, as pure as it gets outside bpf/pure: what the algorithms ask for. */
@@ -40,15 +41,19 @@ LS_INLINE int ls_take(const struct ls_job *job, const struct ls_limit_abi *limit
 			     question->ceiling, ret_next);
 }
 
+/* How many packets, bytes or connections the packet is to this limit. */
+LS_INLINE __u64 ls_units(const struct ls_job *job, const struct ls_limit_abi *limit)
+{
+	if (limit->count == LS_ABI_BYTES)
+		return job->bytes;
+	return limit->count != LS_ABI_CONNECTIONS || ls_is_connection(&job->packet);
+}
+
 /* What the packet costs this limit, in ticks or units; 0: nothing, and then it is never refused by it. */
 LS_INLINE __u64 ls_cost(const struct ls_job *job, const struct ls_limit_abi *limit)
 {
-	__u64 units = 1;
-	if (limit->count == LS_ABI_BYTES)
-		units = job->bytes;
-	else if (limit->count == LS_ABI_CONNECTIONS && !ls_is_connection(&job->packet))
-		return 0;
-	return ls_limit_price(limit, units);
+	__u64 units = ls_units(job, limit);
+	return units ? ls_limit_price(limit, units) : 0;
 }
 
 /* Hashes a subject other than the plain source into job->hash_*. per, bits4, bits6 as in ls_limit_abi. */
@@ -78,6 +83,11 @@ LS_INLINE struct ls_hash ls_limit_hash(struct ls_job *job, const struct ls_limit
 #define LS_ASK_REFUSED 1
 #define LS_ASK_CROWD 2
 #define LS_ASK_INTERNAL 3
+
+/* Which of the pendings refused, and how. */
+#define LS_REFUSAL(index, answer) ((index) << 8 | (answer))
+#define LS_REFUSAL_INDEX(refusal) ((refusal) >> 8)
+#define LS_REFUSAL_ANSWER(refusal) ((refusal)&0xff)
 
 /* Asks the shared state of a limit: the one bucket of `per: class`, or the crowd's. */
 LS_INLINE int ls_ask_shared(struct ls_job *job, const struct ls_limit_abi *limit,
@@ -116,6 +126,31 @@ LS_INLINE int ls_ask_unplaced(struct ls_job *job, const struct ls_limit_abi *lim
 	return ls_ask_shared(job, limit, pending, LS_AT_CROWD);
 }
 
+/*
+ * What the side table makes of the cost and ceiling of the limit that is being asked: a part of the limit while the store
+ * is away, or a window's count that is this node's to give.
+ */
+__attribute__((noinline)) int ls_hot_adjust(struct ls_job *job)
+{
+	if (!job)
+		return 0;
+	__u32 i = job->asking & (LS_CLASS_LIMITS - 1), zero = 0;
+	const struct ls_limit_abi *limit = &ls_job_class(job)->limit[i];
+	struct ls_pending *pending = &ls_cpu_of(job->cpu)->pending[i];
+	const struct ls_hot *hot = bpf_map_lookup_elem(&ls_hot, &zero);
+	if (!hot)
+		return 0;
+	struct ls_hot_standing standing = {
+		.cost = pending->cost,
+		.ceiling = pending->ceiling,
+		.factor = limit->per == LS_ABI_PER_SOURCE ? job->factor : 0,
+	};
+	ls_hot_apply(hot, limit, pending->hot, job->now_ns, job->wall_ns, &standing);
+	pending->cost = standing.cost;
+	pending->ceiling = standing.ceiling;
+	return 0;
+}
+
 /* Asks one limit and leaves in *pending what would charge it. */
 LS_INLINE int ls_ask(struct ls_job *job, const struct ls_limit_abi *limit, __u32 class_slot,
 		     struct ls_pending *pending)
@@ -129,6 +164,11 @@ LS_INLINE int ls_ask(struct ls_job *job, const struct ls_limit_abi *limit, __u32
 	pending->cost = cost;
 	pending->ceiling = ceiling;
 	pending->shared = limit->flags & LS_LIMIT_F_SHARED;
+	if (LS_UNLIKELY(limit->flags & LS_LIMIT_F_CLUSTER && job->shares & LS_SHARES_MORE)) {
+		ls_hot_adjust(job);
+		cost = pending->cost;
+		ceiling = pending->ceiling;
+	}
 	if (limit->per == LS_ABI_PER_CLASS && limit->table != LS_TABLE_LOG)
 		return ls_ask_shared(job, limit, pending, LS_AT_SHARED);
 

@@ -6,7 +6,7 @@
  * The maps of include/loadshed/maps.h, and the constants that are fixed when the object is loaded. Sizes
  * given as 1 here are set by the loader, which knows the capacity and the number of CPUs.
  *
- * Every map is an array: the kernel inlines a look-up in an array to a bounds check and an address, it
+ * Every map that a packet looks into is an array: the kernel inlines a look-up in an array to a bounds check and an address, it
  * never allocates on a packet's path, and user space maps it and reads it without a system call.
  */
 
@@ -15,10 +15,14 @@
 
 #include "kern/cpu.h"
 #include "loadshed/control_abi.h"
+#include "loadshed/event_abi.h"
+#include "loadshed/hot_abi.h"
 #include "loadshed/ledger_abi.h"
+#include "loadshed/overload_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
 #include "loadshed/tables_abi.h"
+#include "loadshed/top_abi.h"
 
 /* The inner map is a template only: the loader makes real ones of the size that a policy needs. Sizes
  * instead of types: clang 14 leaves a type that only a template names undefined. */
@@ -53,9 +57,15 @@ LS_ARRAY(ls_strikes, struct ls_strikes, 1);
 LS_ARRAY(ls_bans, struct ls_bans, 1);
 LS_ARRAY(ls_ban_info, struct ls_ban_info, 1);
 LS_ARRAY(ls_counters, struct ls_counters, 1);
+LS_ARRAY(ls_top, struct ls_top, 1);
 LS_ARRAY(ls_ledger, struct ls_ledger, 1);
 LS_ARRAY(ls_state, struct ls_state, 1);
+LS_ARRAY(ls_hot, struct ls_hot, 1);
+LS_ARRAY(ls_hot_cpus, struct ls_hot_cpu, 1);
 LS_ARRAY(ls_retired, struct ls_counters, 1);
+LS_ARRAY(ls_events, struct ls_event_ring, 1);
+LS_ARRAY(ls_offered, struct ls_offered, 1);
+LS_ARRAY(ls_flows, struct ls_flow_line, LS_FLOW_LINES);
 LS_ARRAY_OF_ARRAYS(ls_lists, 2, sizeof(struct ls_line));
 LS_ARRAY_OF_ARRAYS(ls_texts, 2, LS_TEXT_CHUNK);
 
@@ -77,6 +87,11 @@ struct ls_static ls_static;
 
 /* The control record, in a section of its own for the same reason. */
 struct ls_control ls_control SEC(".data.control");
+
+/* What the sampling of events counts: pinned nowhere, so it starts anew with each program. */
+struct ls_samples ls_samples[LS_CPUS] SEC(".data.samples");
+/* Levels, guard and breakers: read while LS_WORD_LEVEL is set. */
+struct ls_overload ls_overload SEC(".data.overload");
 
 /* One packet's clock in and verdict out, for replay and tests; a live program never touches it. */
 struct ls_replay_abi ls_replay SEC(".data.replay");

@@ -3,7 +3,7 @@
 #define LOADSHED_KERN_OVERLOAD_H
 
 /*
- * `overload.max` bound to its two shared states. It is asked after the limits of the class and committed
+ * `overload.max` bound to its two shared states, and the guard of overload shedding, which is a third of the kind. It is asked after the limits of the class and committed
  * together with them, so what the limits refused does not count here, and what is refused here has consumed
  * nothing there.
  */
@@ -12,23 +12,42 @@
 #include "kern/lists.h"
 #include "pure/overload.h"
 
+#define LS_OVERLOAD_GUARD 2
+
 LS_INLINE const struct ls_limit_abi *ls_overload_limit(const struct ls_job *job, __u32 kind)
 {
 	struct ls_generation_abi *generation = ls_generation(job->half);
+	if (kind == LS_OVERLOAD_GUARD)
+		return &ls_overload.guard;
 	return kind ? &generation->overload_connections : &generation->overload_packets;
 }
 
-/* Asks one kind (0 packets, 1 connections) and leaves in its pending what would charge it. */
+LS_INLINE __u32 ls_overload_pending(__u32 kind)
+{
+	return kind == LS_OVERLOAD_GUARD ? LS_PENDING_GUARD : LS_PENDING_OVERLOAD + (kind & 1);
+}
+
+/* Whether the packet costs this kind nothing. */
+LS_INLINE int ls_overload_skips(const struct ls_job *job, __u32 kind)
+{
+	if (kind == LS_OVERLOAD_GUARD)
+		return !job->is_offered || job->now_ns >= LS_READ_ONCE(ls_overload.guard_until_ns);
+	return kind && !ls_is_connection(&job->packet);
+}
+
+/* Asks one kind (0 packets, 1 connections, 2 the guard) and leaves in its pending what would charge it. */
 __attribute__((noinline)) int ls_overload_ask(struct ls_job *job, __u32 kind, __u32 priority)
 {
 	if (!job)
 		return LS_ASK_OK;
 	const struct ls_limit_abi *limit = ls_overload_limit(job, kind);
-	struct ls_pending *pending = ls_pending_of(job, LS_PENDING_OVERLOAD + (kind & 1));
+	struct ls_pending *pending = ls_pending_of(job, ls_overload_pending(kind));
 	pending->at = LS_AT_NOWHERE;
-	if (!limit->mult || (kind && !ls_is_connection(&job->packet)))
+	if (!limit->mult || ls_overload_skips(job, kind))
 		return LS_ASK_OK;
-	__u32 slot = kind ? LS_SLOT_OVERLOAD_CONNECTIONS : LS_SLOT_OVERLOAD_PACKETS;
+	__u32 slot = kind == LS_OVERLOAD_GUARD ? LS_SLOT_GUARD
+		     : kind		       ? LS_SLOT_OVERLOAD_CONNECTIONS
+					       : LS_SLOT_OVERLOAD_PACKETS;
 	pending->state = LS_READ_ONCE(ls_static.tables.shared[slot].state);
 	pending->cost = limit->mult;
 	__u64 next = 0;
@@ -47,7 +66,7 @@ __attribute__((noinline)) int ls_overload_commit(struct ls_job *job, __u32 kind,
 {
 	if (!job)
 		return LS_ASK_OK;
-	struct ls_pending *pending = ls_pending_of(job, LS_PENDING_OVERLOAD + (kind & 1));
+	struct ls_pending *pending = ls_pending_of(job, ls_overload_pending(kind));
 #pragma clang loop unroll(disable)
 	for (int try = 0; try < LS_COMMIT_TRIES; try++) {
 		if (ls_commit_once(job, ls_overload_limit(job, kind), pending))

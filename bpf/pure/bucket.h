@@ -16,9 +16,10 @@
  * whole). tau <= 2^61, one cost <= 2^62, so no sum reaches half of the circle.
  *
  * Clock readings of different CPUs, and the cached ones, may lie a little before the stored TAT of another
- * CPU: then less than nothing has passed, and the bucket is as empty as it was left. TAT never moves back
- * but by an undo. A TAT further ahead than `clamp` cannot come from this limit: it was left by a slower
- * rate before an edit (so that a raised rate helps at once), or the entry has slept half a circle.
+ * CPU: then less than nothing has passed, and the bucket is as empty as it was left. TAT moves back only by an
+ * undo, and when a faster rate comes into force (user/plane/settle.c pulls it back to now + clamp, so that it
+ * helps at once). A TAT further ahead than `clamp` cannot come from this limit: it was left by a slower rate and
+ * is not pulled back yet, or the entry has slept half a circle.
  */
 
 #include "pure/base.h"

@@ -187,7 +187,8 @@ LS_INLINE void ls_parse_transport_at(ls_read read, void *context, __u32 offset,
  * ports. A later fragment ends the walk.
  *
  * `opaque` is 0. The verifier does not know that: it is added where two branches meet, so that they are one
- * state to it and not the start of 6^8 paths.
+ * state to it and not the start of 6^8 paths. That the loop ends with a condition matters, too: verifiers up to 6.1
+ * accept a loop that a jump closes, and none that merely falls through to its start (tests/kern/backedge.py).
  */
 LS_INLINE enum ls_parse ls_parse_extensions(ls_read read, void *context, __u32 length, __u32 offset,
 					    struct ls_packet *packet, __u32 opaque)
@@ -228,16 +229,15 @@ LS_INLINE enum ls_parse ls_parse_extensions(ls_read read, void *context, __u32 l
 			bytes = 8;
 		}
 		protocol = header[0];
-		offset += bytes;
+		offset += bytes + opaque;
+		seen += opaque;
+		fragments += opaque;
 		if (offset > length) {
 			packet->protocol = protocol;
 			packet->known |= LS_KNOWN_PROTOCOL;
 			break;
 		}
 		parse = LS_PARSE_MALFORMED; /* unless the chain ends within the bound */
-		offset += opaque;
-		seen += opaque;
-		fragments += opaque;
 	}
 	if (seen)
 		packet->known |= LS_EXTENSIONS_OTHER;
@@ -267,10 +267,10 @@ LS_INLINE enum ls_parse ls_parse_ipv6(const __u8 *ip, const __u8 *end, struct ls
 
 /*
  * Parses the frame [frame, end) up to the extension headers, which the caller hands to
- * ls_parse_extensions() at LS_EXTENSIONS_AT(packet). On LS_PARSE_IP *packet holds what `known` says, and addresses,
- * family, protocol, hops, vlan; on the others family
- * may be set, but the packet has no source that anything should be charged to. A frame cut off before its
- * EtherType is malformed (no network card delivers one, a capture can hold one).
+ * ls_parse_extensions() at LS_EXTENSIONS_AT(packet). On LS_PARSE_IP *packet holds what `known` says, and
+ * addresses, family, protocol, hops, vlan. On the others family may be set, but the packet has no source
+ * that anything should be charged to. A frame cut off before its EtherType is malformed (no network card
+ * delivers one, a capture can hold one).
  */
 LS_INLINE enum ls_parse ls_parse(const __u8 *frame, const __u8 *end, struct ls_packet *packet)
 {

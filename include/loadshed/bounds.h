@@ -51,12 +51,15 @@
 #define LS_SLOT_OVERLOAD_CONNECTIONS (LS_SLOTS - 4)
 #define LS_SLOT_PANIC_CONNECTIONS (LS_SLOTS - 5)
 #define LS_SLOT_PANIC_PACKETS (LS_SLOTS - 6)
+#define LS_SLOT_GUARD (LS_SLOTS - 7)	/* of overload shedding (overload_abi.h) */
 #define LS_SLOTS_POLICY (LS_SLOTS - 16) /* slots 1 to this - 1 are the policy's; 0 is never used */
 
 /* Class slots: given by name, kept over edits; twice the classes, so that a whole policy can be renamed. */
 #define LS_CLASS_SLOTS (2 * LS_CLASSES)
 #define LS_CLASS_SLOT_ICMP_ERRORS (LS_CLASS_SLOTS + 0) /* for the hash only */
 #define LS_CLASS_SLOT_PANIC (LS_CLASS_SLOTS + 1)
+#define LS_CLASS_SLOT_LEVEL (LS_CLASS_SLOTS + 2)
+#define LS_CLASS_SLOT_FLOWS (LS_CLASS_SLOTS + 3)
 
 /*
  * Rows: distinct bitmaps of classes over all dimensions (ports, flags, tags, labels), per generation.

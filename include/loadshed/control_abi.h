@@ -10,7 +10,12 @@
 
 #include "loadshed/policy_abi.h"
 
-/* Raised whenever a record or a map of this folder changes its layout or meaning. */
+/*
+ * Raised when an older build would misread what a newer one wrote, or the other way round: a field that moved or means
+ * something else. Not for a map that the older build does not know and leaves alone (its attach and ours take maps by name),
+ * nor for what was always 0 and still means "not there" when it is 0: bits of the word, flags, `hot_until`.
+ * So overload, sharing, events and top left it at 1; a record that changes its size is found by that.
+ */
 #define LS_ABI_VERSION 1
 
 /*
@@ -36,7 +41,10 @@
 #define LS_WORD_DIRECT (1ULL << 13)
 #define LS_DIRECT_NONE 0xffffU
 #define LS_WORD_TIMED (1ULL << 12) /* look at off_until, panic_until and confirm_until */
-#define LS_WORD_WORDS_SHIFT 16	   /* class bitmap words in use, 0 to 4: three bits */
+#define LS_WORD_LEVEL (1ULL << 14) /* new work is counted by index, and a level may refuse it */
+#define LS_WORD_OVERLOAD_MONITOR (1ULL << 20) /* what `overload` refuses is only counted */
+#define LS_WORD_BREAKERS (1ULL << 21)	      /* some class has a breaker */
+#define LS_WORD_WORDS_SHIFT 16		      /* class bitmap words in use, 0 to 4: three bits */
 /* Never in the record: what a packet makes of panic_until in its own copy of the word. */
 #define LS_WORD_PANIC (1ULL << 19)
 #define LS_WORD_NUMBER_SHIFT 32 /* the generation number that people see, from 1 */
@@ -58,7 +66,8 @@ struct ls_control {
 	__u64 ban_lengths4; /* bit L - 1: some IPv4 ban has length L, 1 to 32 */
 	__u64 ban_lengths6; /* bit L - 1: some IPv6 ban has length L, 1 to 64 */
 	__u64 zero;	    /* always 0, which the verifier cannot know: see pure/packet.h */
-	__u64 pad0[2];
+	__u64 hot_until; /* nodes share limits until then, in ns since the epoch (kern/hot.h); 0: they do not */
+	__u64 pad0;
 
 	/* What is temporary: read only when LS_WORD_TIMED is set (pure/timed.h). In ns since the epoch, as of bans;
 	 * 0: not set. */
@@ -74,7 +83,7 @@ struct ls_control {
 	/* Trouble and pressure, counted with atomics: none of them is on a common path. */
 	__u64 evicted;	     /* long table: least used share evicted */
 	__u64 unplaced_long; /* long and log tables: newcomer found no place and passed */
-	__u64 contended;     /* a commit lost every try and was let through */
+	__u64 contended;     /* packets that passed uncharged: their commit lost every try */
 	__u64 bans_lost;     /* a class ban found no place in its two sets */
 	__u64 pad2[4];
 
@@ -96,6 +105,11 @@ struct ls_counter {
  * ledger hands out to classes and limits by name, so that they survive edits.
  */
 #define LS_COUNTER_GLOBAL(verdict, reason) ((verdict)*16 + (reason))
+/*
+ * What the counters of forgotten names have held. Added up by user space, CPU by CPU, in places of the same 48 that no
+ * packet counts into: only `malformed`, of the reasons that drop, can pass, and none that passes can drop.
+ */
+#define LS_COUNTER_FOLDED(verdict, reason) LS_COUNTER_GLOBAL(verdict, ((reason) + 8) % 16)
 #define LS_COUNTERS_GLOBAL 48
 #define LS_CLASS_COUNTERS 8
 #define LS_CLASS_COUNTER_ADMITTED 0

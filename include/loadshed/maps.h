@@ -17,10 +17,17 @@
  *   ls_bans      struct ls_bans        set
  *   ls_ban_info  struct ls_ban_info    set
  *   ls_counters  struct ls_counters    CPU * banks + bank
+ *   ls_overload  struct ls_overload    one (the object's section .data.overload)
+ *   ls_offered   struct ls_offered     CPU
+ *   ls_flows     struct ls_flow_line   line
+ *   ls_top       struct ls_top         CPU
  *   ls_ledger    struct ls_ledger      one; user space only
  *   ls_texts     map of maps           g; inner: the policy as a blob of 4096-byte elements; user space only
  *   ls_state     struct ls_state       one; user space only
+ *   ls_hot       struct ls_hot         one; packets read sets, limits and more, serve writes
+ *   ls_hot_cpus  struct ls_hot_cpu     CPU
  *   ls_retired   struct ls_counters    one; user space only: sums of interfaces that were detached
+ *   ls_events    struct ls_event_ring  CPU; the last one is the journal of user space
  *   ls_ban_texts struct ls_ban_text    hash by struct ls_ban_text_key; user space only
  *
  * The number of sets is fixed when the maps are made and is a power of two.

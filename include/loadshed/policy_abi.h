@@ -67,10 +67,14 @@ struct ls_limit_abi {
 
 #define LS_LIMIT_F_SHARED 1U /* the bucket is not one source's: committed first, never NAT-scaled */
 
+/* The limit holds for all nodes together: kern/hot.h. */
+#define LS_LIMIT_F_CLUSTER 2U
+
 #define LS_CLASS_F_MONITOR 1U
 #define LS_CLASS_F_BAN 2U
 /* All limits are token buckets per source in the short table: kern/judge.h has a short way for them. */
 #define LS_CLASS_F_QUICK 4U
+#define LS_CLASS_F_CLUSTER 8U /* some limit has LS_LIMIT_F_CLUSTER */
 
 /* One class: a line of its own and one for each limit. */
 struct ls_class_abi {
@@ -196,7 +200,7 @@ struct ls_generation_abi {
 	__u8 hosts4_bits;
 	__u8 nets6_bits;
 	__u8 n_lengths6; /* prefix lengths in use (of prefixes and markers: only real prefixes' lengths) */
-	__u8 words;   /* of class bitmaps that hold a class: 0 to 4 */
+	__u8 pad2;
 	__u16 label6; /* label of an IPv6 address that only ::/0 covers, or none */
 	__u16 pad0;
 	__u32 n_classes;

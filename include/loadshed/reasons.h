@@ -28,6 +28,8 @@ enum ls_reason {
 		LS_REASON_MAX,
 };
 
+#define LS_REASON_DROPS(reason) ((reason) >= LS_REASON_MALFORMED)
+
 /*
  * What happened to it. A would-drop is a packet that an enforcing policy would have dropped: it is
  * passed on, counted once, and is a subset of what passed.

@@ -1,7 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# Runs the end-to-end cases: tests/e2e/run.sh [NAME…], where NAME is the beginning of a case's name.
+# Runs the end-to-end cases: tests/e2e/run.sh [NAME…], where NAME is the beginning of a case's name. Most of them
+# wait most of the time, so two files run at once, each in labs of its own; those that measure, or that look at what
+# the whole machine holds, run alone.
 # Needs root and a built program; see harness.py for the environment. Prints a line for each case and a
 # summary; exit 1 if any case is not ok.
 
@@ -34,15 +36,20 @@ fi
 
 log=$(mktemp)
 export LOADSHED_E2E_LOG=$log
-child=
 trap 'rm -f "$log"' EXIT
-trap '[ -z "$child" ] || kill "$child" 2>/dev/null; wait; exit 1' INT TERM
+trap 'kill $(jobs -p) 2>/dev/null; wait; exit 1' INT TERM
+alone="bench kill rate"
 for file in "$here"/test_*.py; do
+	name=${file##*/test_}
+	[[ " $alone " != *" ${name%.py} "* ]] || continue
+	[ "$(jobs -rp | wc -l)" -lt 2 ] || wait -n
 	PYTHONDONTWRITEBYTECODE=1 "$python" "$file" "$@" &
-	child=$!
-	wait "$child"
 done
-child=
+wait
+for name in $alone; do
+	PYTHONDONTWRITEBYTECODE=1 "$python" "$here/test_$name.py" "$@" &
+	wait $!
+done
 passed=$(grep -c '^ok ' "$log")
 failed=$(grep -c '^not ok ' "$log")
 skipped=$(grep -c '^skip ' "$log")

@@ -379,5 +379,20 @@ def monitor(test):
     check_adds_up(stats)
 
 
+@case("A-03 attach in another mode than an interface runs in names that mode and how to change it")
+def other_mode(test):
+    lab = test.lab()
+    lab.attach()
+    before = lab.interface()
+    err = lab.attach(None, "--mode", "generic").err
+    check("in native mode" in err and "detach vs" in err and "attach vs --mode generic" in err, err)
+    check_equal("unchanged", lab.interface(), before)
+    err = lab.attach().err
+    check("in native mode" in err and "detach" not in err, err)
+    lab.ls("detach", "vs")
+    lab.attach(None, "--mode", "generic")
+    check("in generic mode" in lab.attach(None, "--mode", "auto").err, "generic is not named")
+
+
 if __name__ == "__main__":
     main()

@@ -17,6 +17,8 @@ EXAMPLES = sorted(glob.glob(SHARE + "/examples/*.yaml"))
 NOT_HERE = (("apt-get ", "installs onto the machine"), ("git clone", "fetches this tree"),
             ("make", "builds, tests or installs: `make check` is running"),
             ("systemctl ", "the lab has no systemd of its own"), ("loadshed stats --watch", "goes on until stopped"),
+            ("loadshed events", "goes on until stopped: test_events.py runs it"),
+            ("loadshed capture", "goes on until stopped: test_events.py runs it"),
             ("loadshed policy edit", "waits for an editor"))
 
 
@@ -153,7 +155,7 @@ def examples(test):
 def verbs():
     """Names of the verbs that this version has, by its own overview."""
     lines = run([LOADSHED, "help"]).out.splitlines()
-    return [re.match(r"  ((?:policy |ban |allow |deny )?\w+) ", line).group(1) for line in lines
+    return [re.match(r"  ((?:policy |ban |allow |deny |overload |cluster )?\w+) ", line).group(1) for line in lines
             if re.match(r"  \w", line)][:-1]
 
 

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """FIELD sections M and S: what is kept in the kernel, and what becomes of it over time."""
 
+import json
 import os
+import shutil
+import subprocess
 import time
 
 from harness import (LOADSHED, Skip, case, check, check_adds_up, check_equal, check_within, data, main, run,
@@ -171,6 +174,64 @@ def upgrade(test):
     check_equal("counted before", tally(lab.stats(), "drop", "ban"), 10)
     check_equal("banned", arrived(lab, SOURCE), 0)
     check_equal("denied", arrived(lab, OTHER), 0)
+
+
+def make_other_layout(lab):
+    """Says in the pinned state that a build with another layout made it."""
+    inode = lab.srv("stat", "-Lc", "%i", "/proc/self/ns/net").out.strip()
+    pin = "/sys/fs/bpf/loadshed/%s@%s/ls_state" % (lab.instance, inode)
+    state = json.loads(run(["bpftool", "-j", "map", "dump", "pinned", pin]).out)[0]["value"]
+    state[0] = "0xff"
+    run(["bpftool", "map", "update", "pinned", pin, "key", "0", "0", "0", "0", "value", *state])
+
+
+@case("M-13 a build with another layout of the maps takes over policy, bans, off, panic and a confirm that is pending")
+def upgrade_layout(test):
+    if shutil.which("bpftool") is None:
+        raise Skip("needs bpftool")
+    lab = test.lab()
+    lab.attach("version: 1\ndeny: [198.51.100.9]\n")
+    lab.ls("ban", "add", SOURCE, "--for", "1h")
+    lab.ls("off", "--for", "1h")
+    lab.ls("panic", "--for", "2h")
+    lab.apply("version: 1\nallow: [198.51.100.9]\n", "--confirm", "6s")
+    before = lab.status()
+    make_other_layout(lab)
+    check("carried over" in lab.ls("attach", "vs").err, "not said")
+    after = lab.status()
+    check_equal("link", after["interfaces"][0]["link_id"], before["interfaces"][0]["link_id"])
+    for name in ("generation", "policy_sha256", "mode"):
+        check_equal(name, after[name], before[name])
+    for name in ("off_seconds", "panic_seconds", "confirm_seconds"):
+        check(after[name] and before[name] - 5 < after[name] <= before[name], "%s: %s, before %s" % (
+            name, after[name], before[name]))
+    lab.ls("on")
+    check_equal("banned", arrived(lab, SOURCE), 0)
+    wait_for("the deadline", lambda: lab.status()["confirm_seconds"] is None, 10)
+    check_equal("denied again", arrived(lab, OTHER), 0)
+
+
+@case("A-07 the lock goes with the instance, and who waited for it gets one that others see")
+def lock_goes(test):
+    lab = test.lab()
+
+    def locks():
+        return [name for name in os.listdir("/run/loadshed")
+                if name.startswith(lab.instance + "@") and name.endswith(".lock")]
+
+    lab.attach()
+    check_equal("while attached", len(locks()), 1)
+    verbs = [["attach", "vs"], ["ban", "add", SOURCE, "--for", "1h"], ["detach", "--all"], ["detach", "vs"]]
+    for turn in range(8):  # all at once: none may see half of another
+        runs = [subprocess.Popen(["ip", "netns", "exec", lab.name + "-srv", LOADSHED, "-I", lab.instance, *verb],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for verb in verbs]
+        for verb, one in zip(verbs, runs):
+            err = one.communicate(timeout=60)[1].decode()
+            check(one.returncode == 0 or (verb[0] == "ban" and "attached" in err), "%s: %r" % (verb, err))
+    lab.ls("detach", "--all")
+    check_equal("after detach", locks(), [])
+    lab.ls("ban", "add", SOURCE, "--for", "1h", code=1)
+    check_equal("after a verb on nothing", locks(), [])
 
 
 @case("S-02 adding a ban again renews it, and the later end wins")

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The verbs of an operator in the middle of an attack: going back, what holds for a time, lists, feeds, editing."""
 
+import contextlib
 import glob
 import os
 import random
+import shutil
 import subprocess
 import time
 
-from harness import LOADSHED, case, check, check_adds_up, check_equal, main, tally, wait_for
+from harness import LOADSHED, Skip, case, check, check_adds_up, check_equal, main, run, tally, wait_for
 from packets import ACK, SYN, tcp_frame, udp_frame
 
 SOURCE, OTHER, FRIEND = "203.0.113.7", "198.51.100.9", "192.0.2.33"
@@ -114,6 +116,24 @@ def rollback(test):
     check_equal("next number", lab.status()["generation"], 3)
     lab.ls("policy", "rollback")
     check_equal("the last before", lab.status()["generation"], 1)
+
+
+@case("S-08 going back to a faster limit helps at once: by rollback, and by a confirm that was not given in time")
+def back_to_faster(test):
+    lab = test.lab()
+    fast = "version: 1\nclasses:\n  - { name: rest, match: any, limits: [{ rate: 1k/s }] }\n"
+    day = fast.replace("1k/s", "1/d")
+    lab.attach(fast)
+    for confirm in ([], ["--confirm", "1s"]):
+        lab.apply(day, *confirm)
+        got = verdicts(lab, [udp_frame(SOURCE)] * 5)
+        check(got.get(("drop", "limit"), 0) >= 4, "1/d: %s" % got)
+        if confirm:
+            wait_for("the deadline", lambda: lab.status()["confirm_seconds"] is None, 3)
+            lab.ls("on")  # any verb that changes something
+        else:
+            lab.ls("policy", "rollback")
+        check_equal("again 1k/s", verdicts(lab, [udp_frame(SOURCE)]), {("pass", "admitted"): 1})
 
 
 @case("off drops nothing and ends by itself; on ends it at once")
@@ -354,7 +374,7 @@ def guards(test):
     check_equal("nothing was changed", (lab.status()["generation"], lab.bans()), (1, []))
     # Mode, allow and enough room let it pass; IPv6; what is mapped
     session(lab, me, "policy", "apply", test.file("m.yaml", "version: 1\nmode: monitor\ndeny: [0.0.0.0/0]\n"))
-    session(lab, me, "policy", "apply", test.file("a.yaml", "version: 1\nallow: [%s]\ndeny: [0.0.0.0/0]\n" % me))
+    session(lab, me, "policy", "apply", test.file("a.yaml", "version: 1\nallow: [%s]\ndeny: [10.9.0.2/31]\n" % me))
     check(me in session(lab, me, "allow", "del", me, code=1).err, "allow del")
     session(lab, me, "policy", "apply", test.file("f.yaml", ssh % ("low", "100/s")))
     check(me in session(lab, me, "panic", code=1).err, "panic and low priority")
@@ -378,6 +398,86 @@ def guards(test):
     lab.srv("env", "SSH_CONNECTION=%s 50000 10.9.0.1 22" % me, "sh", "-c", script, code=1)
     session(lab, me, "deny", "add", me, "--yes")
     check_equal("with --yes", verdicts(lab, [udp_frame(me)]), {("drop", "deny"): 1})
+
+
+@case("W-01 no verb denies a gateway or a resolver, or bans them or an own address of this host, without --yes")
+def guards_host(test):
+    lab = test.lab()
+    lab.attach("version: 1\n")
+    gateway, resolver = "10.9.0.2", "192.0.2.53"
+    lab.srv("ip", "route", "add", "default", "via", gateway)
+    folder = "/etc/netns/%s-srv" % lab.name  # what `ip netns exec` puts over /etc
+    os.makedirs(folder)
+    test.stack.callback(subprocess.run, ["rm", "-rf", folder], check=False)
+    with open(folder + "/resolv.conf", "w") as file:
+        file.write("nameserver %s\n" % resolver)
+    wide = {gateway: "10.9.0.2/31", resolver: "192.0.2.0/24", "10.9.0.1": "10.9.0.0/31", "fd00:9::1": "fd00:9::/64"}
+    for address, prefix in wide.items():
+        bad = test.file("bad.yaml", "version: 1\ndeny: ['%s']\n" % prefix)
+        verbs = [["policy", "apply", bad], ["policy", "apply", bad, "--confirm", "1m"], ["deny", "add", prefix],
+                 ["ban", "add", prefix, "--for", "1m"], ["attach", "vs", "--policy", bad]]
+        own = address not in (gateway, resolver)  # what comes with it from outside is forged: it may be denied
+        for verb in verbs[3:4] if own else verbs:
+            err = lab.ls(*verb, code=1).err
+            check(address in err and "--yes" in err, "%s: %r" % (verb, err))
+        if not own:
+            err = edit(lab, "cp " + bad, code=1).err
+            check(address in err, "edit: %r" % err)
+            os.unlink(err.split("kept in '")[1].split("'")[0])
+        err = lab.ls("ban", "import", test.file("feed.txt", prefix + "\n"), "--for", "1m").err
+        check("feed.txt:1" in err, "import: %r" % err)
+    check_equal("nothing was changed", (lab.status()["generation"], lab.bans()), (1, []))
+    # What is allowed is not cut; monitor cuts nobody; what was cut with --yes is not asked about again
+    lab.apply("version: 1\nallow: [%s]\ndeny: ['192.0.2.0/24']\n" % resolver)
+    check(resolver in lab.ls("allow", "del", resolver, code=1).err, "allow del")
+    lab.apply("version: 1\nmode: monitor\ndeny: ['192.0.2.0/24']\n")
+    check(resolver in lab.apply("version: 1\ndeny: ['192.0.2.0/24']\n", code=1).err, "from monitor to enforce")
+    lab.apply("version: 1\ndeny: ['192.0.2.0/24']\n", "--yes")
+    lab.ls("deny", "add", SOURCE)
+    lab.ls("deny", "del", "192.0.2.0/24")
+    check(resolver in lab.ls("policy", "rollback", code=1).err, "rollback")
+    lab.ls("policy", "rollback", "--yes")
+    lab.ls("ban", "add", resolver, "--for", "1m", "--yes")
+    lab.ls("detach", "--all")
+    lab.attach("version: 1\ndeny: ['%s']\n" % gateway, "--yes")
+
+
+@case("W-01 under tmux the login of whoever looks at it now counts, not only that in which it was started")
+def guards_tmux(test):
+    for tool in ("tmux", "script"):
+        if shutil.which(tool) is None:
+            raise Skip("needs " + tool)
+    lab = test.lab()
+    lab.attach("version: 1\n")
+    first, now = "10.9.0.2", "10.9.0.3"
+    socket, seen = test.path("tmux"), test.path("seen")
+    # Its server loses its ancestors, and with them whose /sys it was; so the network namespace alone.
+    inside = ["nsenter", "--net=/run/netns/%s-srv" % lab.name, "env", "-u", "TMUX", "TERM=xterm"]
+    tmux = ["tmux", "-f", "/dev/null", "-S", socket]
+    run([*inside, "SSH_CONNECTION=%s 50000 10.9.0.1 22" % first, *tmux, "new-session", "-d", "sh"])
+    test.stack.callback(lambda: run([*inside, *tmux, "kill-server"], code=None))
+
+    def deny(address):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(seen)
+        run([*inside, *tmux, "send-keys", "%s -I %s deny add %s 2>%s.new; mv %s.new %s" % (
+            LOADSHED, lab.instance, address, seen, seen, seen), "Enter"])
+        wait_for("the verb", lambda: os.path.exists(seen), 20)
+        with open(seen) as file:
+            return file.read()
+
+    err = deny(first)
+    check(first in err, "the login it was started in: %r" % err)
+    check_equal("nobody looks", deny(now), "")
+    lab.ls("deny", "del", now)
+    client = subprocess.Popen([*inside, "SSH_CONNECTION=%s 50001 10.9.0.1 22" % now, "script", "-qfc",
+                               " ".join(tmux) + " attach", "/dev/null"],
+                              stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    test.stack.callback(client.kill)
+    wait_for("the client", lambda: run([*inside, *tmux, "list-clients"]).out.strip(), 20)
+    err = deny(now)
+    check(now in err and "own session" in err, "somebody looks from there: %r" % err)
+    check(first in deny(first), "and the login it was started in")
 
 
 @case("what becomes of lists, bans, off and panic on apply, rollback, attach, detach")

@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 build=${BUILD:-$root/build}
 out=$build/tests/kern
-tests=(rates untouched race apply flood)
+tests=(rates untouched race apply flood top hot)
 [ $# -gt 0 ] && tests=("$@")
 
 if [ "$(id -u)" != 0 ]; then

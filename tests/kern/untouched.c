@@ -64,7 +64,8 @@ static const char *changed_since(struct ls_plane *plane)
 /* One plane for all policies: a limit whose algorithm or subject is another starts fresh. */
 static struct ls_plane *plane;
 
-static void check(struct ls_gen *gen, const char *name, const char *rest)
+/* Publishes a policy, gives every source its place, and remembers what packets write. */
+static void fill(struct ls_gen *gen, const char *rest)
 {
 	struct ls_policy *policy = kern_policy("version: 1\n%s", rest);
 
@@ -73,6 +74,11 @@ static void check(struct ls_gen *gen, const char *name, const char *rest)
 	gen_target(gen, ls_plane_program_fd(plane));
 	gen_run(gen, FILL_PACKETS);
 	snapshot(plane);
+}
+
+static void check(struct ls_gen *gen, const char *name, const char *rest)
+{
+	fill(gen, rest);
 	const uint64_t passed = kern_count(plane, NULL, LS_VERDICT_PASS, LS_REASON_MAX);
 	const uint64_t refused = kern_count(plane, NULL, LS_VERDICT_DROP, LS_REASON_MAX);
 	gen_run(gen, FLOOD_PACKETS);
@@ -90,13 +96,7 @@ static void check(struct ls_gen *gen, const char *name, const char *rest)
 /* What is compared is what packets write: one that is admitted shows. */
 static void check_admitted(struct ls_gen *gen, const char *name, const char *rest)
 {
-	struct ls_policy *policy = kern_policy("version: 1\n%s", rest);
-
-	kern_publish(plane, policy);
-	ls_policy_free(policy);
-	gen_target(gen, ls_plane_program_fd(plane));
-	gen_run(gen, FILL_PACKETS);
-	snapshot(plane);
+	fill(gen, rest);
 	gen_run(gen, 1);
 	const char *changed = changed_since(plane);
 	kern_result(changed != NULL, name, "%s changed", changed ? changed : "nothing");

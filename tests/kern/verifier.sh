@@ -34,6 +34,12 @@ for version in 14 16 19; do
 		failed=1
 		continue
 	fi
+	if edges=$(/usr/bin/python3 tests/kern/backedge.py "$object"); then
+		echo "ok verifier-$clang-loops-that-6.1-accepts"
+	else
+		echo "not ok verifier-$clang-loops-that-6.1-accepts: $edges"
+		failed=1
+	fi
 	for program in ls_xdp ls_xdp_frags; do
 		count=$(build/tests/kern/verified "$bpffs/$version/$program")
 		if [ -z "$count" ] || [ "$count" -gt 250000 ]; then

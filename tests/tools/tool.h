@@ -93,6 +93,16 @@ static inline void tool_sleep_until(uint64_t until_ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
+/* From 0 to less than 1, from SplitMix64 (Steele, Lea, Flood 2014): *state is the seed, then what comes next of it. */
+static inline double tool_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
 static inline void tool_ready(void)
 {
 	fputs("ready\n", stderr);

@@ -32,6 +32,14 @@ static struct host_map lists[2]; /* the inner maps, which are their own "map" */
 static uint64_t clock_ns, jiffies;
 static __thread unsigned this_cpu;
 
+static uint64_t splitmix(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}
+
 void *bpf_map_lookup_elem(const void *map, const void *key)
 {
 	uint32_t index;
@@ -58,6 +66,13 @@ __u64 bpf_ktime_get_ns(void)
 __u64 bpf_jiffies64(void)
 {
 	return __atomic_load_n(&jiffies, __ATOMIC_RELAXED);
+}
+
+/* From one seed on each thread, so that a run can be repeated. */
+__u32 bpf_get_prandom_u32(void)
+{
+	static __thread uint64_t state = 1;
+	return (__u32)splitmix(&state);
 }
 
 __u32 bpf_get_smp_processor_id(void)
@@ -88,19 +103,13 @@ static void *host_map_new(const void *map, size_t bytes, uint32_t count)
 	return elements;
 }
 
-static uint64_t splitmix(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ULL;
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
-}
-
 void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 {
 	ls_host_stop();
 	memset(&ls_control, 0, sizeof(ls_control));
 	memset(&ls_static, 0, sizeof(ls_static));
+	memset(ls_samples, 0, sizeof(ls_samples));
+	memset(&ls_overload, 0, sizeof(ls_overload));
 	for (int i = 0; i < LS_HASH_KEYS; i++)
 		ls_control.hash_key[i] = splitmix(&seed) | 1;
 	for (uint32_t table = 0; table < LS_TABLES; table++) {
@@ -114,7 +123,13 @@ void ls_host_start(unsigned cpus, uint32_t sets, uint64_t seed)
 	host_map_new(&ls_strikes, sizeof(struct ls_strikes), sets);
 	host_map_new(&ls_bans, sizeof(struct ls_bans), sets);
 	host_map_new(&ls_ban_info, sizeof(struct ls_ban_info), sets);
+	host_map_new(&ls_hot, sizeof(struct ls_hot), 1);
+	host_map_new(&ls_hot_cpus, sizeof(struct ls_hot_cpu), cpus);
 	host_map_new(&ls_counters, sizeof(struct ls_counters), cpus);
+	host_map_new(&ls_events, sizeof(struct ls_event_ring), cpus);
+	host_map_new(&ls_offered, sizeof(struct ls_offered), cpus);
+	host_map_new(&ls_flows, sizeof(struct ls_flow_line), LS_FLOW_LINES);
+	host_map_new(&ls_top, sizeof(struct ls_top), cpus);
 }
 
 void ls_host_stop(void)
@@ -165,6 +180,27 @@ void ls_host_publish(const struct ls_image *image, unsigned half)
 			 __ATOMIC_SEQ_CST);
 }
 
+struct ls_hot *ls_host_share(uint64_t until_ns)
+{
+	ls_control.hot_until = until_ns;
+	return host_elements(&ls_hot);
+}
+
+struct ls_hot_cpu *ls_host_shares(void)
+{
+	return host_elements(&ls_hot_cpus);
+}
+
+uint64_t ls_host_source_key(uint32_t source, unsigned half, unsigned class_index, unsigned limit)
+{
+	const struct ls_class_abi *class =
+		&ls_static.tables.classes[half * LS_CLASSES + class_index];
+	const struct ls_packet packet = { .family = 4, .source = { .low = source } };
+	struct ls_hash hash =
+		ls_hash_source(ls_control.hash_key, class->slot, LS_ABI_PER_SOURCE, &packet);
+	return ls_hash_key(hash, class->limit[limit].slot);
+}
+
 void ls_host_set_epoch(uint64_t now_ns, uint64_t wall_ns)
 {
 	ls_control.epoch_ns = now_ns;
@@ -204,6 +240,16 @@ int ls_host_judge(uint8_t *frame, size_t bytes)
 	return ls_xdp_frags(&ctx);
 }
 
+int ls_host_judge_linear(uint8_t *frame, size_t bytes)
+{
+	struct xdp_md ctx = {
+		.data = (uint32_t)(uintptr_t)frame,
+		.data_end = (uint32_t)((uintptr_t)frame + bytes),
+		.ingress_ifindex = 1,
+	};
+	return ls_xdp(&ctx);
+}
+
 struct ls_replay_abi ls_host_replay(uint8_t *frame, size_t bytes, uint64_t unix_ns)
 {
 	ls_is_replay = 1;
@@ -230,10 +276,30 @@ struct ls_control *ls_host_control(void)
 	return &ls_control;
 }
 
+const struct ls_event_ring *ls_host_ring(unsigned cpu)
+{
+	return (const struct ls_event_ring *)host_elements(&ls_events) + cpu;
+}
+
+struct ls_overload *ls_host_overload(void)
+{
+	return &ls_overload;
+}
+
+struct ls_offered *ls_host_offered(void)
+{
+	return host_elements(&ls_offered);
+}
+
 struct ls_ways *ls_host_ways(size_t *ret_sets)
 {
 	for (size_t i = 0; i < n_maps; i++)
 		if (maps[i].map == &ls_ways)
 			*ret_sets = maps[i].count;
 	return host_elements(&ls_ways);
+}
+
+const struct ls_top *ls_host_top(void)
+{
+	return host_elements(&ls_top);
 }

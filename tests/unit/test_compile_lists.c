@@ -102,7 +102,7 @@ static void check_address(const struct ls_policy *policy, const struct ls_image 
 
 	assert_int_equal(label->list, expected.list);
 	assert_int_equal(label->factor, expected.factor);
-	for (unsigned word = 0; word < image->generation.words; word++) {
+	for (unsigned word = 0; word < (image->word >> LS_WORD_WORDS_SHIFT & 7); word++) {
 		assert_true(image->rows[word][label->from_row] == expected.from.word[word]);
 		assert_true(image->rows[word][label->to_row] == expected.to.word[word]);
 	}

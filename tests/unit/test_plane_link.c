@@ -13,10 +13,11 @@
 #include <net/if_arp.h>
 
 #include "user/base/error.h"
+#include "user/plane/internal.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-/* What the kernel and its drivers answer, and the words that an operator needs then. */
+/* What the kernel and its drivers answer, and the words that an operator needs then (FIELD ). */
 static void a_refused_attach_names_interface_cause_and_way_out(void **state)
 {
 	static const struct {
@@ -95,6 +96,50 @@ static void a_refused_attach_names_interface_cause_and_way_out(void **state)
 	}
 }
 
+/* FIELD A-17: what a kernel that is too old writes about a program, hundreds of lines, is one line here. */
+static void a_refused_program_names_kernel_cause_and_way_out(void **state)
+{
+	static const struct {
+		const char *what;
+		int code;
+		const char *log;
+		const char *wanted[3];
+		const char *unwanted;
+	} rows[] = {
+		{ "a helper that is not there",
+		  EINVAL,
+		  "0: R1=ctx(off=0,imm=0) R10=fp0\n; __u64 now = bpf_jiffies64();\n"
+		  "181: (85) call unknown#189\ninvalid func unknown#189\n"
+		  "processed 181 insns (limit 1000000) max_states_per_insn 1 total_states 9\n",
+		  { "kernel ", "5.15 or later", "invalid func unknown#189" },
+		  "R1=ctx" },
+		{ "an instruction that is not there",
+		  EINVAL,
+		  "12: (db) r0 = atomic64_cmpxchg((u64 *)(r1 +0), r0, r2)\nBPF_STX uses reserved fields\n"
+		  "verification time 20 usec\nstack depth 8\n",
+		  { "kernel ", "5.15 or later", "reserved fields" },
+		  "stack depth" },
+		{ "no log at all", EINVAL, "", { "kernel ", "5.15 or later", "-v shows" }, ": ;" },
+		{ "not root", EPERM, "", { "root", "CAP_BPF" }, "5.15" },
+		{ "no memory", ENOMEM, "", { "capacity" }, "5.15" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		struct ls_error error = LS_ERROR_INIT;
+		char *log = strdup(rows[i].log);
+		print_message("%s\n", rows[i].what);
+		assert_int_equal(ls_load_explain(rows[i].code, log, &error), -rows[i].code);
+		free(log);
+		for (size_t k = 0; k < LENGTH(rows[i].wanted); k++)
+			if (rows[i].wanted[k] && !strstr(error.text, rows[i].wanted[k]))
+				fail_msg("'%s' is not in: %s", rows[i].wanted[k], error.text);
+		if (strstr(error.text, rows[i].unwanted))
+			fail_msg("'%s' is in: %s", rows[i].unwanted, error.text);
+		assert_null(strchr(error.text, '\n'));
+	}
+}
+
 static void only_ethernet_is_attached_to(void **state)
 {
 	static const struct {
@@ -151,6 +196,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_refused_attach_names_interface_cause_and_way_out),
+		cmocka_unit_test(a_refused_program_names_kernel_cause_and_way_out),
 		cmocka_unit_test(only_ethernet_is_attached_to),
 		cmocka_unit_test(names_of_instances_are_checked),
 		cmocka_unit_test(modes_are_exact_words),

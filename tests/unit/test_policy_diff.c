@@ -57,6 +57,15 @@ static void each_difference_has_its_line(void **state)
 		  "nat entry 1: factor 2 -> 3\nnat entry 1: -192.0.2.1 +192.0.2.2\n" },
 		{ "", "overload: { max: { packets: 2M/s } }",
 		  "overload: max packets none -> 2M/s\n" },
+		{ "", "overload: {}",
+		  "overload: accept_delay none -> 20ms\noverload: cpu none -> off\n"
+		  "overload: pressure none -> off\noverload: memory none -> 95%\n"
+		  "overload: softnet none -> on\n" },
+		{ "overload: { floor: { low: 5% } }",
+		  "overload: { mode: monitor, cpu: 85%, load: { file: /run/load } }",
+		  "overload: mode enforce -> monitor\noverload: cpu off -> 85%\n"
+		  "overload: load none -> { file: /run/load, target: 80% }\n"
+		  "overload: floor { low: 5% } -> none\n" },
 		{ "overload: { max: { packets: 2M/s } }", "overload: { max: { packets: 3M/s } }",
 		  "overload: max packets 2M/s -> 3M/s\n" },
 		{ "", "classes: [{ name: dns, match: any }]", "class dns: added\n" },

@@ -252,6 +252,15 @@ static void random_policy(struct ls_buffer *yaml)
 		ls_buffer_text(yaml, "overload: { max: { packets: 2M/s } }\n");
 	else if (maybe())
 		ls_buffer_text(yaml, "overload: { max: { packets: 90/m, connections: 1.5k/s } }\n");
+	else if (maybe())
+		ls_buffer_format(
+			yaml,
+			"overload: { mode: %s, cpu: %u%%, accept_delay: %s, memory: off, softnet: %s,\n"
+			"  load: { %s, target: 70%% }, floor: { low: %u%%, high: 20%% } }\n",
+			maybe() ? "monitor" : "enforce", 1 + any(100), maybe() ? "off" : "1500ms",
+			maybe() ? "on" : "off",
+			maybe() ? "unix: '/run/a b.sock'" : "http: 'http://[2001:db8::1]:80/x?y'",
+			1 + any(70));
 	if (n_classes > 0)
 		ls_buffer_text(yaml, "classes:\n");
 	for (unsigned i = 0; i < n_classes; i++)

@@ -58,6 +58,7 @@ say loadshed status
 say loadshed ban add 203.0.113.7 --for 10s
 say loadshed policy apply /policy.yaml
 say loadshed stats
+say loadshed top -o table
 say loadshed detach --all
 poweroff -f
 INIT
@@ -66,6 +67,6 @@ chmod +x "$root/init"
 timeout 300 qemu-system-x86_64 -m 2048 -smp 2 -nographic -no-reboot -kernel "$image" -initrd "$work/initrd.gz" \
 	-append "console=ttyS0 quiet panic=1" < /dev/null 2>&1 | tr -d '\r' | grep -aE '^(ok|not ok) vm' > "$work/said"
 cat "$work/said"
-[ "$(grep -c '^ok' "$work/said")" -eq 8 ] && exit 0
+[ "$(grep -c '^ok' "$work/said")" -eq 9 ] && exit 0
 grep -q '^not ok' "$work/said" || echo "not ok vm: the machine did not finish"
 exit 1

@@ -118,3 +118,51 @@ char *ls_buffer_take(struct ls_buffer *buffer, size_t *ret_length)
 		*ret_length = taken.length;
 	return TAKE_PTR(taken.bytes);
 }
+
+size_t ls_utf8_character(const char *text)
+{
+	const unsigned char *byte = (const unsigned char *)text;
+	unsigned low = 0x80, high = 0xbf;
+	size_t length;
+
+	if (byte[0] < 0x80)
+		return 1;
+	if (byte[0] < 0xc2 || byte[0] > 0xf4)
+		return 0;
+	length = byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
+	if (byte[0] == 0xe0)
+		low = 0xa0;
+	else if (byte[0] == 0xed)
+		high = 0x9f;
+	else if (byte[0] == 0xf0)
+		low = 0x90;
+	else if (byte[0] == 0xf4)
+		high = 0x8f;
+	for (size_t i = 1; i < length; i++) {
+		if (byte[i] < low || byte[i] > high)
+			return 0;
+		low = 0x80;
+		high = 0xbf;
+	}
+	return length;
+}
+
+void ls_buffer_json(struct ls_buffer *buffer, const char *text)
+{
+	size_t length;
+
+	ls_buffer_text(buffer, "\"");
+	for (; *text; text += length) {
+		length = ls_utf8_character(text);
+		if (!length) {
+			length = 1;
+			ls_buffer_text(buffer, LS_UTF8_REPLACEMENT);
+		} else if (*text == '"' || *text == '\\' || *text == '<' ||
+			   (unsigned char)*text < 0x20) {
+			ls_buffer_format(buffer, "\\u%04x", (unsigned)*text);
+		} else {
+			ls_buffer_add(buffer, text, length);
+		}
+	}
+	ls_buffer_text(buffer, "\"");
+}

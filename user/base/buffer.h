@@ -36,6 +36,15 @@ void ls_buffer_text(struct ls_buffer *buffer, const char *text);
 void ls_buffer_format(struct ls_buffer *buffer, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* What stands for bytes that are no UTF-8. */
+#define LS_UTF8_REPLACEMENT "\xef\xbf\xbd"
+
+/* Bytes of the UTF-8 character at `text` (RFC 3629: no overlong forms, no surrogates); 0: none begins there. */
+size_t ls_utf8_character(const char *text);
+
+/* As a JSON string, with its quotes; it can stand in a script, too. What is no UTF-8 is replaced. */
+void ls_buffer_json(struct ls_buffer *buffer, const char *text);
+
 /* Little endian, whatever the machine: what is saved on one can be read on another. */
 void ls_buffer_u8(struct ls_buffer *buffer, uint8_t value);
 void ls_buffer_u32(struct ls_buffer *buffer, uint32_t value);

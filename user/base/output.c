@@ -53,14 +53,18 @@ void ls_table_cell(struct ls_table *table, const char *format, ...)
 	table->cells[table->count++] = text;
 }
 
-/* Code points: good enough for names and numbers; double-width scripts come out unaligned. */
+size_t ls_text_width(const char *text, size_t bytes)
+{
+	size_t width = 0;
+
+	for (size_t i = 0; i < bytes; i++)
+		width += ((unsigned char)text[i] & 0xc0) != 0x80;
+	return width;
+}
+
 static int text_width(const char *text)
 {
-	int width = 0;
-
-	for (; *text; text++)
-		width += ((unsigned char)*text & 0xc0) != 0x80;
-	return width;
+	return (int)ls_text_width(text, strlen(text));
 }
 
 int ls_table_print(const struct ls_table *table, FILE *file)
@@ -191,4 +195,32 @@ char *ls_human_time(uint64_t ns, char text[static LS_HUMAN_TEXT])
 		break;
 	}
 	return text;
+}
+
+void ls_print_wrapped(const char *text, size_t indent, size_t column)
+{
+	bool is_first = true;
+
+	while (*text) {
+		if (strncmp(text, "\n\n", 2) == 0) {
+			printf("\n\n%*s", (int)indent, "");
+			text += 2;
+			column = indent;
+			is_first = true;
+			continue;
+		}
+		const size_t bytes = strcspn(text, " \n"), width = ls_text_width(text, bytes);
+		if (!is_first && column + 1 + width > LS_OUTPUT_COLUMNS) {
+			printf("\n%*s", (int)indent, "");
+			column = indent;
+		} else if (!is_first) {
+			putchar(' ');
+			column++;
+		}
+		fwrite(text, 1, bytes, stdout);
+		column += width;
+		text += bytes + (text[bytes] == ' ');
+		is_first = false;
+	}
+	putchar('\n');
 }

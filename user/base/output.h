@@ -43,6 +43,17 @@ int ls_table_print(const struct ls_table *table, FILE *file);
 
 #define _cleanup_table_ _cleanup_(ls_table_fini)
 
+#define LS_OUTPUT_COLUMNS 80
+
+/* Columns of a text: its code points, good enough for names and numbers; double-width scripts come out unaligned. */
+size_t ls_text_width(const char *text, size_t bytes);
+
+/*
+ * Words to stdout, broken at blanks so that no line is longer than LS_OUTPUT_COLUMNS, each line behind `indent` blanks;
+ * `column` is where the cursor is. An empty line in it begins a paragraph. Ends with a newline.
+ */
+void ls_print_wrapped(const char *text, size_t indent, size_t column);
+
 enum ls_color {
 	LS_COLOR_RESET,
 	LS_COLOR_BOLD,

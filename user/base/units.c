@@ -123,6 +123,22 @@ static const char *parse_number(const char *text, struct number *ret)
 	return NULL;
 }
 
+/* A number and its unit. NULL, or why it is none; `whole`: what to say of decimals, NULL where they are fine. */
+static const char *parse_amount(const char *text, const char *whole, const struct unit *units,
+				struct number *ret_number, const struct unit **ret_unit)
+{
+	const char *why = parse_number(text, ret_number);
+
+	if (!why && whole && ret_number->fraction)
+		why = whole;
+	if (why)
+		return why;
+	*ret_unit = find_unit(units, ret_number->rest);
+	if (*ret_unit)
+		return NULL;
+	return *ret_number->rest ? "its unit is unknown" : "it has no unit";
+}
+
 static int refuse(struct ls_error *error, const char *text, const char *what, const char *why,
 		  const char *accepted)
 {
@@ -166,16 +182,9 @@ int ls_count_parse(const char *text, uint64_t low, uint64_t high, uint64_t *ret,
 	char low_text[LS_UNIT_TEXT], high_text[LS_UNIT_TEXT];
 	const struct unit *unit = NULL;
 	struct number number;
-	const char *why = parse_number(text, &number);
+	const char *why = parse_amount(text, "counts are whole", count_units, &number, &unit);
 	wide value;
 
-	if (!why && number.fraction)
-		why = "counts are whole";
-	if (!why) {
-		unit = find_unit(count_units, number.rest);
-		if (!unit)
-			why = "its unit is unknown";
-	}
 	if (why)
 		return refuse(error, text, "count", why, COUNTS);
 	value = number.thousandths / 1000 * unit->factor;
@@ -190,14 +199,9 @@ int ls_size_parse(const char *text, uint64_t *ret, struct ls_error *error)
 {
 	const struct unit *unit = NULL;
 	struct number number;
-	const char *why = parse_number(text, &number);
+	const char *why = parse_amount(text, NULL, size_units, &number, &unit);
 	wide value;
 
-	if (!why) {
-		unit = find_unit(size_units, number.rest);
-		if (!unit)
-			why = *number.rest ? "its unit is unknown" : "it has no unit";
-	}
 	if (why)
 		return refuse(error, text, "size in bytes", why, SIZES);
 	value = number.thousandths * unit->factor;
@@ -301,16 +305,11 @@ int ls_rate_bytes_parse(const char *text, struct ls_rate *ret, struct ls_error *
 {
 	const struct unit *unit = NULL;
 	struct number number;
-	const char *why = parse_number(text, &number);
+	const char *why = parse_amount(text, NULL, bit_rate_units, &number, &unit);
 	wide thousandths;
 
-	if (!why) {
-		unit = find_unit(bit_rate_units, number.rest);
-		if (!unit)
-			unit = find_unit(byte_rate_units, number.rest);
-		if (!unit)
-			why = *number.rest ? "its unit is unknown" : "it has no unit";
-	}
+	if (why)
+		why = parse_amount(text, NULL, byte_rate_units, &number, &unit);
 	if (why)
 		return refuse(error, text, "rate of bytes", why, BYTE_RATES);
 
@@ -327,16 +326,9 @@ int ls_time_parse(const char *text, uint64_t low_ns, uint64_t high_ns, uint64_t 
 	char low_text[LS_UNIT_TEXT], high_text[LS_UNIT_TEXT];
 	const struct unit *unit = NULL;
 	struct number number;
-	const char *why = parse_number(text, &number);
+	const char *why = parse_amount(text, "times are whole", time_units, &number, &unit);
 	wide value;
 
-	if (!why && number.fraction)
-		why = "times are whole";
-	if (!why) {
-		unit = find_unit(time_units, number.rest);
-		if (!unit)
-			why = *number.rest ? "its unit is unknown" : "it has no unit";
-	}
 	if (why)
 		return refuse(error, text, "time", why, TIMES);
 	value = number.thousandths / 1000 * unit->factor;

@@ -43,7 +43,11 @@ enum ls_exit {
 	X(PROTOCOL, "protocol", "NAME")                                                            \
 	X(PORT, "port", "NUMBER")                                                                  \
 	X(FROM_PORT, "from-port", "NUMBER")                                                        \
-	X(FLAGS, "flags", "FLAG,…")
+	X(FLAGS, "flags", "FLAG,…")                                                                \
+	X(WRITE, "write", "FILE")                                                                  \
+	X(COUNT, "count", "NUMBER")                                                                \
+	X(BAN, "ban", "N")                                                                         \
+	X(METRICS, "metrics", "ADDR")
 
 enum ls_option {
 #define LS_OPTION_ENUM(id, name, value) LS_OPTION_##id,
@@ -74,6 +78,7 @@ struct ls_cli {
 	const char *instance;
 	const char *interface; /* -i; NULL: not given */
 	bool json;
+	bool table; /* -o table was given: for a verb whose default is another */
 	bool verbose;
 	const char *values[LS_OPTION_MAX]; /* NULL: not given; "" for a flag that is */
 	const char *const *arguments;
@@ -108,11 +113,20 @@ int ls_cmd_deny_del(struct ls_cli *cli);
 int ls_cmd_panic(struct ls_cli *cli);
 int ls_cmd_off(struct ls_cli *cli);
 int ls_cmd_on(struct ls_cli *cli);
+int ls_cmd_overload_explain(struct ls_cli *cli);
+int ls_cmd_overload_set(struct ls_cli *cli);
+int ls_cmd_overload_auto(struct ls_cli *cli);
 int ls_cmd_stats(struct ls_cli *cli);
+int ls_cmd_top(struct ls_cli *cli);
 int ls_cmd_explain(struct ls_cli *cli);
+int ls_cmd_cluster_status(struct ls_cli *cli);
+int ls_cmd_events(struct ls_cli *cli);
+int ls_cmd_capture(struct ls_cli *cli);
 int ls_cmd_replay(struct ls_cli *cli);
 int ls_cmd_bench(struct ls_cli *cli);
 int ls_cmd_restore(struct ls_cli *cli);
+/* LS_EXIT_DONE when restoring would not cut the caller's own session; else a line was printed. */
+int ls_cmd_restore_guard(struct ls_cli *cli);
 int ls_cmd_version(struct ls_cli *cli);
 int ls_cmd_help(struct ls_cli *cli);
 int ls_cmd_manual(struct ls_cli *cli);
@@ -136,6 +150,9 @@ int ls_cli_absent(const struct ls_cli *cli);
 /* Prints one document and a line feed; takes it over. LS_EXIT_DONE, or LS_EXIT_FAILED with a line, also
  * when stdout cannot take it. */
 int ls_cli_print_json(json_t *json);
+
+/* Whole seconds, rounded up, so that what is pending never shows as 0; of 0: null. */
+json_t *ls_cli_seconds_json(uint64_t ns);
 /* What a verb returns after it has printed to stdout: a full disk or a closed pipe is a failure. */
 int ls_cli_flush(void);
 
@@ -161,5 +178,7 @@ int ls_cli_parse(const char **arguments, size_t n_arguments, struct ls_cli *cli)
 /* Name and value's name of an option. */
 const char *ls_option_name(enum ls_option option);
 const char *ls_option_value(enum ls_option option);
+/* The letter that means it as well ("-w"); 0: none. */
+char ls_option_letter(enum ls_option option);
 
 #endif

@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "user/base/addr.h"
+#include "user/base/conditions.h"
 #include "user/base/output.h"
 #include "user/base/sha256.h"
 #include "user/base/units.h"
+#include "user/cli/overload_view.h"
 #include "user/cli/session.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
@@ -40,29 +42,36 @@ static json_t *interfaces_json(const struct ls_plane_status *status)
 	return list;
 }
 
-/* Rounded up, so that what is pending never shows as 0. */
-static json_t *seconds_json(uint64_t ns)
+/* null: no controller runs. */
+static json_t *serve_json(int pid, uint64_t since_ns)
 {
-	return ns ? json_integer((json_int_t)((ns + 999999999) / 1000000000)) : json_null();
+	char since[LS_STAMP_TEXT];
+
+	return pid ? json_pack("{s:i, s:s}", "pid", pid, "since", ls_stamp_format(since_ns, since))
+		   : json_null();
 }
 
-static json_t *status_json(const struct ls_plane_status *status)
+static json_t *status_json(const struct ls_plane_status *status,
+			   const struct ls_overload_view *overload)
 {
-	char sha256[LS_SHA256_TEXT], since[LS_STAMP_TEXT];
+	char sha256[LS_SHA256_TEXT], since[LS_STAMP_TEXT], program[LS_STAMP_TEXT];
 	json_t *degraded = json_array();
 
 	for (size_t i = 0; i < status->n_degraded; i++)
 		json_array_append_new(degraded, json_string(status->degraded[i]));
 	return json_pack(
-		"{s:s, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:s, s:I, s:o, s:o, s:o}", "instance",
-		status->instance, "version", status->version, "generation",
+		"{s:s, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}",
+		"instance", status->instance, "version", status->version, "generation",
 		(json_int_t)status->generation, "mode", status->monitor ? "monitor" : "enforce",
 		"policy_sha256", ls_sha256_format(status->policy_sha256, sha256), "confirm_seconds",
-		seconds_json(status->confirm_ns), "interfaces", interfaces_json(status), "degraded",
-		degraded, "since", ls_stamp_format(status->published_ns, since), "capacity",
-		(json_int_t)status->sources, "off_seconds", seconds_json(status->off_ns),
-		"panic_seconds", seconds_json(status->panic_ns), "previous_generation",
-		status->previous ? json_integer((json_int_t)status->previous) : json_null());
+		ls_cli_seconds_json(status->confirm_ns), "interfaces", interfaces_json(status),
+		"degraded", degraded, "since", ls_stamp_format(status->published_ns, since),
+		"program_since", ls_stamp_format(status->program_ns, program), "capacity",
+		(json_int_t)status->sources, "off_seconds", ls_cli_seconds_json(status->off_ns),
+		"panic_seconds", ls_cli_seconds_json(status->panic_ns), "previous_generation",
+		status->previous ? json_integer((json_int_t)status->previous) : json_null(),
+		"serve", serve_json(status->serve_pid, status->serve_since_ns), "overload",
+		ls_overload_view_json(overload));
 }
 
 static void print_interfaces(const struct ls_plane_status *status)
@@ -94,50 +103,84 @@ static void print_interfaces(const struct ls_plane_status *status)
 	(void)ls_table_print(&table, stdout);
 }
 
-static void print_status(const struct ls_plane_status *status)
+static void print_status(const struct ls_plane_status *status,
+			 const struct ls_overload_view *overload)
 {
 	char sha256[LS_SHA256_TEXT], since[LS_STAMP_TEXT], count[LS_UNIT_TEXT];
 
-	printf("instance  %s, version %s\n", status->instance, status->version);
+	printf("instance  %s, version %s since %s\n", status->instance, status->version,
+	       ls_stamp_format(status->program_ns, since));
 	printf("mode      %s\n", status->monitor ? "monitor" : "enforce");
 	printf("policy    generation %" PRIu64 " since %s, sha256 %.16s\n", status->generation,
 	       ls_stamp_format(status->published_ns, since),
 	       ls_sha256_format(status->policy_sha256, sha256));
-	printf("capacity  %s sources\n\n", ls_count_format(status->sources, count));
+	printf("capacity  %s sources\n", ls_count_format(status->sources, count));
+	if (status->serve_pid)
+		printf("serve     process %d since %s\n", status->serve_pid,
+		       ls_stamp_format(status->serve_since_ns, since));
+	if (overload->is_armed || overload->has_level)
+		printf("overload  %s\n", overload->text);
+	putchar('\n');
 	print_interfaces(status);
 	if (status->n_degraded)
 		printf("\n%sdegraded%s\n", ls_color(stdout, LS_COLOR_YELLOW),
 		       ls_color(stdout, LS_COLOR_RESET));
 	for (size_t i = 0; i < status->n_degraded; i++)
-		printf("  %s\n", status->degraded[i]);
+		printf("  "), ls_print_wrapped(status->degraded[i], 4, 2);
 }
 
 static int show_status(struct ls_plane *plane, bool json)
 {
 	_cleanup_status_ struct ls_plane_status status = { 0 };
 	struct ls_error error = LS_ERROR_INIT;
+	struct ls_overload_view overload;
 
 	if (ls_plane_status(plane, &status, &error) < 0)
 		return ls_cli_fail(&error);
+	ls_overload_view_read(plane, &overload);
 	if (json)
-		return ls_cli_print_json(status_json(&status));
-	print_status(&status);
+		return ls_cli_print_json(status_json(&status, &overload));
+	print_status(&status, &overload);
 	return ls_cli_flush();
+}
+
+/* Why the controller cannot attach what is saved, for one. */
+static json_t *degraded_without_plane(const struct ls_conditions_view *controller)
+{
+	json_t *list = json_array();
+	char since[LS_STAMP_TEXT];
+
+	for (size_t i = 0; i < controller->count; i++)
+		json_array_append_new(
+			list, json_sprintf("since %s: %s",
+					   ls_stamp_format(controller->rows[i].since_ns, since),
+					   controller->rows[i].text));
+	return list;
 }
 
 /* "Nothing is attached" only when that is so, and not just not to be seen. */
 static int show_absent(const struct ls_cli *cli)
 {
-	char ghosts[128];
+	char ghosts[128], path[LS_PLANE_RUN_PATH], since[LS_STAMP_TEXT];
+	struct ls_conditions_view controller;
 
 	if (ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
 		return ls_cli_absent(cli);
+	ls_plane_run_path(cli->instance, "serve", path);
+	ls_conditions_read(path, &controller);
 	if (cli->json)
-		return ls_cli_print_json(json_pack("{s:s, s:s, s:n, s:n, s:n, s:n, s:[], s:[]}",
-						   "instance", cli->instance, "version", LS_VERSION,
-						   "generation", "mode", "policy_sha256",
-						   "confirm_seconds", "interfaces", "degraded"));
+		return ls_cli_print_json(
+			json_pack("{s:s, s:s, s:n, s:n, s:n, s:n, s:[], s:o, s:o}", "instance",
+				  cli->instance, "version", LS_VERSION, "generation", "mode",
+				  "policy_sha256", "confirm_seconds", "interfaces", "degraded",
+				  degraded_without_plane(&controller), "serve",
+				  serve_json(controller.pid, controller.start_ns)));
 	printf("not protected: nothing is attached (instance %s)\n", cli->instance);
+	for (size_t i = 0; i < controller.count; i++)
+		printf("  since %s: %s\n", ls_stamp_format(controller.rows[i].since_ns, since),
+		       controller.rows[i].text);
+	if (controller.is_alive)
+		printf("  'loadshed serve' waits, as process %d\n", controller.pid);
 	return ls_cli_flush();
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "user/cli/cli.h"
+#include "user/cli/publish.h"
 
 /* ban add, del, list. */
 
@@ -9,18 +9,14 @@
 
 #include "user/base/addr.h"
 #include "user/base/output.h"
+#include "user/base/reason.h"
 #include "user/base/units.h"
+#include "user/plane/host.h"
 #include "user/cli/session.h"
 #include "user/plane/bans.h"
 #include "user/plane/plane.h"
 #include "user/plane/save.h"
 #include "user/policy/policy.h"
-
-static const char *const origins[] = {
-#define ORIGIN_TEXT(id, text) [LS_ORIGIN_##id] = text,
-	LS_ORIGINS(ORIGIN_TEXT)
-#undef ORIGIN_TEXT
-};
 
 /* SRC of the command line; IPv6 longer than /64 is widened, and says so. */
 static int read_source(const char *text, struct ls_prefix *ret)
@@ -39,16 +35,6 @@ static int read_source(const char *text, struct ls_prefix *ret)
 	return LS_EXIT_DONE;
 }
 
-static int open_for_bans(struct ls_cli *cli, enum ls_plane_access access, struct ls_plane **ret)
-{
-	struct ls_error error = LS_ERROR_INIT;
-	const int r = ls_plane_open(cli->instance, access, ret, &error);
-
-	if (r == LS_PLANE_E_ABSENT)
-		return ls_cli_absent(cli);
-	return r < 0 ? ls_cli_fail(&error) : LS_EXIT_DONE;
-}
-
 /* Rounded up, so that a ban that stands never shows as 0. */
 static uint64_t seconds(uint64_t ns)
 {
@@ -62,22 +48,35 @@ static json_t *ban_json(const struct ls_ban_entry *ban)
 	return json_pack("{s:s, s:I, s:o, s:s}", "source", ls_prefix_format(&ban->prefix, text),
 			 "remaining_seconds", (json_int_t)seconds(ban->remaining_ns), "reason",
 			 ban->reason[0] ? json_string(ban->reason) : json_null(), "origin",
-			 origins[ban->origin]);
+			 ls_origin_name(ban->origin));
 }
 
-/* Whether the session would be in the ban. The policy decides whether that means anything. */
-static bool cuts_session(struct ls_plane *plane, const struct ls_policy *policy,
-			 const struct ls_prefix *prefix, struct ls_session *ret_session)
+/* A ban that would cut a session of the caller, or what this host cannot do without, takes --yes. */
+static int guard(struct ls_plane *plane, const struct ls_policy *policy,
+		 const struct ls_prefix *prefix)
 {
 	_cleanup_(ls_plane_status_fini) struct ls_plane_status status = { 0 };
-	struct ls_prefix wide;
+	struct ls_session sessions[LS_SESSIONS_MAX];
+	struct ls_host_address host;
+	char text[LS_PREFIX_TEXT], own[LS_PREFIX_TEXT];
 
-	if (policy->mode == LS_MODE_MONITOR || !ls_session_find(ret_session) ||
+	if (policy->mode == LS_MODE_MONITOR ||
 	    (ls_plane_status(plane, &status, NULL) == 0 && status.attach_monitor))
-		return false;
-	wide = ls_ban_widen(ret_session->client);
-	return ls_prefix_contains(prefix, &wide) &&
-	       !ls_ban_is_allowed(policy, &ret_session->client, NULL);
+		return LS_EXIT_DONE;
+	ls_prefix_format(prefix, text);
+	const size_t count = ls_session_find(sessions);
+	const struct ls_session *cut = ls_session_banned(sessions, count, policy, prefix);
+	if (cut)
+		ls_cli_note(
+			"banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
+			text, ls_prefix_format(&cut->client, own));
+	else if (ls_host_is_within(policy, prefix, &host))
+		ls_cli_note(
+			"banning %s would cut %s (this host's %s); nothing was changed; use --yes if that is meant",
+			text, ls_prefix_format(&host.address, own), host.what);
+	else
+		return LS_EXIT_DONE;
+	return LS_EXIT_FAILED;
 }
 
 /* What must be known before a ban stands. */
@@ -85,8 +84,7 @@ static int check_ban(struct ls_cli *cli, struct ls_plane *plane, const struct ls
 {
 	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
 	struct ls_error error = LS_ERROR_INIT;
-	struct ls_session session;
-	char text[LS_PREFIX_TEXT], own[LS_PREFIX_TEXT];
+	char text[LS_PREFIX_TEXT];
 	bool inside = false;
 
 	ls_prefix_format(prefix, text);
@@ -98,12 +96,8 @@ static int check_ban(struct ls_cli *cli, struct ls_plane *plane, const struct ls
 			text);
 		return LS_EXIT_FAILED;
 	}
-	if (!ls_cli_has(cli, LS_OPTION_YES) && cuts_session(plane, policy, prefix, &session)) {
-		ls_cli_note(
-			"banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
-			text, ls_prefix_format(&session.client, own));
+	if (!ls_cli_has(cli, LS_OPTION_YES) && guard(plane, policy, prefix) != LS_EXIT_DONE)
 		return LS_EXIT_FAILED;
-	}
 	if (inside)
 		ls_cli_note("%s holds addresses that 'allow' names; those stay allowed", text);
 	return LS_EXIT_DONE;
@@ -170,7 +164,7 @@ int ls_cmd_ban_add(struct ls_cli *cli)
 		if ((unsigned char)*at < ' ' || *at == 0x7f)
 			return ls_cli_usage(
 				"--reason: one line of text, without control characters");
-	r = open_for_bans(cli, LS_PLANE_WRITE, &plane);
+	r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);
 	if (r == LS_EXIT_DONE)
 		r = check_ban(cli, plane, &prefix);
 	if (r != LS_EXIT_DONE)
@@ -192,7 +186,7 @@ int ls_cmd_ban_del(struct ls_cli *cli)
 	int r = read_source(cli->arguments[0], &prefix);
 
 	if (r == LS_EXIT_DONE)
-		r = open_for_bans(cli, LS_PLANE_WRITE, &plane);
+		r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);
 	if (r != LS_EXIT_DONE)
 		return r;
 	ls_prefix_format(&prefix, text);
@@ -228,7 +222,7 @@ static int print_bans(const struct ls_ban_entry *bans, size_t count)
 		ls_table_cell(&table, "%s", ls_prefix_format(&bans[i].prefix, text));
 		ls_table_cell(&table, "%s",
 			      ls_human_time(seconds(bans[i].remaining_ns) * LS_NS_PER_S, left));
-		ls_table_cell(&table, "%s", origins[bans[i].origin]);
+		ls_table_cell(&table, "%s", ls_origin_name(bans[i].origin));
 		ls_table_cell(&table, "%s", bans[i].reason[0] ? bans[i].reason : "-");
 	}
 	if (count == 0)
@@ -245,7 +239,7 @@ int ls_cmd_ban_list(struct ls_cli *cli)
 	_cleanup_json_ json_t *list = NULL;
 	struct ls_error error = LS_ERROR_INIT;
 	size_t count = 0;
-	const int r = open_for_bans(cli, LS_PLANE_READ, &plane);
+	const int r = ls_cli_open(cli, LS_PLANE_READ, &plane);
 
 	if (r != LS_EXIT_DONE)
 		return r;

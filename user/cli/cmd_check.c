@@ -10,7 +10,6 @@
 #include "user/plane/plane.h"
 #include "user/plane/preflight.h"
 
-#define WIDTH 80
 #define INDENT 24 /* where the text starts: two blanks, the level, the topic */
 
 static enum ls_color color_of(enum ls_finding_level level)
@@ -20,30 +19,12 @@ static enum ls_color color_of(enum ls_finding_level level)
 					     : LS_COLOR_RED;
 }
 
-/* Broken at blanks so that it fits the width, with what follows below its beginning. */
-static void print_wrapped(const char *text)
-{
-	size_t column = INDENT;
-
-	while (*text) {
-		const size_t length = strcspn(text, " ");
-		if (column > INDENT && column + 1 + length > WIDTH) {
-			printf("\n%*s", INDENT, "");
-			column = INDENT;
-		}
-		column += (size_t)printf("%s%.*s", column > INDENT ? " " : "", (int)length, text);
-		text += length;
-		text += strspn(text, " ");
-	}
-	putchar('\n');
-}
-
 static void print_finding(const struct ls_finding *finding)
 {
 	printf("  %s%-8s%s %-12s ", ls_color(stdout, color_of(finding->level)),
 	       ls_finding_level_name(finding->level), ls_color(stdout, LS_COLOR_RESET),
 	       finding->topic);
-	print_wrapped(finding->text);
+	ls_print_wrapped(finding->text, INDENT, INDENT);
 	/* Never broken: it is there to be copied. */
 	if (finding->fix[0])
 		printf("%*sfix: %s\n", INDENT, "", finding->fix);

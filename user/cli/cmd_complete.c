@@ -18,7 +18,9 @@
 
 #include "user/base/addr.h"
 #include "user/base/output.h"
+#include "user/base/reason.h"
 #include "user/bench/bench.h"
+#include "user/cli/follow.h"
 #include "user/plane/bans.h"
 #include "user/plane/plane.h"
 #include "user/plane/save.h"
@@ -173,6 +175,14 @@ static void offer_times(const struct at *at)
 		offer(at, times[i], "");
 }
 
+/* What packets are refused for; a ban's --reason is free text. */
+static void offer_reasons(const struct at *at)
+{
+	for (unsigned i = 0; at->verb && at->verb->takes_interface && i < LS_REASON_MAX; i++)
+		if (ls_reason_refuses(i))
+			offer(at, ls_reason_name(i), "");
+}
+
 /* "a|b|c" */
 static void offer_words(const struct at *at, const char *words)
 {
@@ -195,7 +205,7 @@ static void offer_kind(const struct at *at, const char *kind, size_t length)
 		{ "IFACE", offer_interfaces }, { "IFACE…", offer_interfaces },
 		{ INSTANCE, offer_instances }, { "NAME", offer_protocols },
 		{ "FLAG,…", offer_flags },     { "TIME", offer_times },
-		{ "GROUP…", offer_groups },
+		{ "TEXT", offer_reasons },     { "GROUP…", offer_groups },
 	};
 
 	if (memchr(kind, '|', length)) {
@@ -299,7 +309,8 @@ static const char *value_of(struct at *at, const char *word, size_t length)
 {
 	for (unsigned option = 0; option < LS_OPTION_MAX; option++) {
 		const char *name = ls_option_name(option);
-		if (strlen(name) != length || strncmp(name, word, length) != 0)
+		const bool is_letter = length == 1 && word[0] == ls_option_letter(option);
+		if (!is_letter && (strlen(name) != length || strncmp(name, word, length) != 0))
 			continue;
 		at->given |= 1U << option;
 		return ls_option_value(option);

@@ -63,7 +63,7 @@ static int write_text(struct edit *edit, struct ls_error *error)
 	_cleanup_buffer_ struct ls_buffer text = LS_BUFFER_INIT;
 	char folder[PATH_MAX] = "";
 
-	ls_policy_print(edit->current, false, &text);
+	ls_policy_print_secrets(edit->current, LS_SECRETS_KEPT, &text);
 	if (text.failed)
 		return ls_error_oom(error);
 	if (edit->path && strchr(edit->path, '/'))

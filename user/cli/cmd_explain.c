@@ -10,28 +10,11 @@
 #include "loadshed/policy_abi.h"
 #include "user/base/addr.h"
 #include "user/base/output.h"
+#include "user/base/reason.h"
 #include "user/base/units.h"
 #include "user/plane/explain.h"
 #include "user/plane/plane.h"
 #include "user/policy/names.h"
-
-static const char *const reasons[] = {
-#define REASON_TEXT(id, text) [LS_REASON_##id] = text,
-	LS_REASONS(REASON_TEXT)
-#undef REASON_TEXT
-};
-
-static const char *const verdicts[] = {
-#define VERDICT_TEXT(id, text) [LS_VERDICT_##id] = text,
-	LS_VERDICTS(VERDICT_TEXT)
-#undef VERDICT_TEXT
-};
-
-static const char *const origins[] = {
-#define ORIGIN_TEXT(id, text) [LS_ORIGIN_##id] = text,
-	LS_ORIGINS(ORIGIN_TEXT)
-#undef ORIGIN_TEXT
-};
 
 /* By LS_LIST_*. */
 static const char *const lists[] = { NULL, "allow", "deny" };
@@ -140,11 +123,6 @@ static json_t *seconds_json(uint64_t ns)
 	return ms % 1000 ? json_real((double)ms / 1000) : json_integer((json_int_t)(ms / 1000));
 }
 
-static json_t *whole_seconds_json(uint64_t ns)
-{
-	return ns ? json_integer((json_int_t)((ns + LS_NS_PER_S - 1) / LS_NS_PER_S)) : json_null();
-}
-
 static json_t *text_json(const char *text)
 {
 	return text && text[0] ? json_string(text) : json_null();
@@ -159,14 +137,16 @@ static json_t *limits_json(const struct ls_explain_limit *limits, size_t n)
 		const struct ls_explain_limit *limit = &limits[i];
 		json_array_append_new(
 			list,
-			json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:s, s:I, s:b, s:b, s:s}", "name",
-				  limit->name, "per", per_name(limit->per), "key", limit->key,
-				  "remaining", (json_int_t)limit->remaining, "retry_after_seconds",
-				  seconds_json(limit->wait_ns), "count",
+			json_pack("{s:s, s:s, s:s, s:I, s:o, s:s, s:s, s:I, s:b, s:b, s:s, s:o}",
+				  "name", limit->name, "per", per_name(limit->per), "key",
+				  limit->key, "remaining", (json_int_t)limit->remaining,
+				  "retry_after_seconds", seconds_json(limit->wait_ns), "count",
 				  ls_count_names[limit->count % LS_COUNT_MAX], "algorithm",
 				  ls_algorithm_names[limit->algorithm % LS_ALGORITHM_MAX], "of",
 				  (json_int_t)limit->ceiling, "counted", limit->is_charged,
-				  "refuses", limit->refuses, "state", places[limit->place]));
+				  "refuses", limit->refuses || limit->thins, "state",
+				  places[limit->place], "cluster_admits",
+				  limit->is_shared ? json_real(limit->admit) : json_null()));
 	}
 	return list;
 }
@@ -180,8 +160,9 @@ static json_t *ban_json(const struct ls_explain *said)
 	return json_pack("{s:o, s:o, s:s, s:s}", "remaining_seconds",
 			 json_integer((json_int_t)((said->ban.remaining_ns + LS_NS_PER_S - 1) /
 						   LS_NS_PER_S)),
-			 "reason", text_json(said->ban.reason), "origin", origins[said->ban.origin],
-			 "source", ls_prefix_format(&said->ban.prefix, text));
+			 "reason", text_json(said->ban.reason), "origin",
+			 ls_origin_name(said->ban.origin), "source",
+			 ls_prefix_format(&said->ban.prefix, text));
 }
 
 static json_t *overload_json(const struct ls_explain *said)
@@ -206,9 +187,9 @@ static const char *limit_name(const struct ls_explain *said)
 
 static json_t *verdict_json(const struct ls_explain *said)
 {
-	return json_pack("{s:s, s:s, s:o, s:o}", "verdict", verdicts[said->verdict], "reason",
-			 reasons[said->reason], "class", text_json(said->class_name), "limit",
-			 text_json(limit_name(said)));
+	return json_pack("{s:s, s:s, s:o, s:o}", "verdict", ls_verdict_name(said->verdict),
+			 "reason", ls_reason_name(said->reason), "class",
+			 text_json(said->class_name), "limit", text_json(limit_name(said)));
 }
 
 static json_t *explain_json(const struct ls_query_words *words, const struct ls_explain *said,
@@ -228,9 +209,9 @@ static json_t *explain_json(const struct ls_query_words *words, const struct ls_
 	json_object_set_new(document, "generation", json_integer((json_int_t)said->generation));
 	json_object_set_new(document, "mode",
 			    json_string(said->is_monitor ? "monitor" : "enforce"));
-	json_object_set_new(document, "off_seconds", whole_seconds_json(said->off_ns));
-	json_object_set_new(document, "panic_seconds", whole_seconds_json(said->panic_ns));
-	json_object_set_new(document, "confirm_seconds", whole_seconds_json(said->confirm_ns));
+	json_object_set_new(document, "off_seconds", ls_cli_seconds_json(said->off_ns));
+	json_object_set_new(document, "panic_seconds", ls_cli_seconds_json(said->panic_ns));
+	json_object_set_new(document, "confirm_seconds", ls_cli_seconds_json(said->confirm_ns));
 	json_object_set_new(document, "panic", limits_json(said->panic, said->n_panic));
 	json_object_set_new(document, "overload", overload_json(said));
 	json_object_set_new(document, "connection", opening ? verdict_json(opening) : json_null());
@@ -291,6 +272,11 @@ static void print_why(const struct ls_explain *said)
 		break;
 	case LS_REASON_LIMIT:
 	case LS_REASON_CROWD:
+		if (limit->thins && !limit->refuses) {
+			printf("limit '%s' of class '%s' holds for all nodes together, which admit %.1f %% now",
+			       limit->name, said->class_name, limit->admit * 100);
+			break;
+		}
 		printf("limit '%s' of class '%s' admits one again in %s", limit->name,
 		       said->class_name, time_text(limit->wait_ns, left));
 		break;
@@ -311,8 +297,8 @@ static void print_verdict(const char *head, const struct ls_explain *said)
 				    : said->verdict == LS_VERDICT_DROP ? LS_COLOR_RED
 								       : LS_COLOR_YELLOW;
 
-	printf("%-8s  %s%s%s (%s): ", head, ls_color(stdout, color), verdicts[said->verdict],
-	       ls_color(stdout, LS_COLOR_RESET), reasons[said->reason]);
+	printf("%-8s  %s%s%s (%s): ", head, ls_color(stdout, color), ls_verdict_name(said->verdict),
+	       ls_color(stdout, LS_COLOR_RESET), ls_reason_name(said->reason));
 	print_why(said);
 	putchar('\n');
 }
@@ -332,7 +318,7 @@ static void print_source(const struct ls_explain *said)
 		return;
 	}
 	printf("ban       %s for %s, by %s%s%s%s\n", ls_prefix_format(&said->ban.prefix, prefix),
-	       time_text(said->ban.remaining_ns, left), origins[said->ban.origin],
+	       time_text(said->ban.remaining_ns, left), ls_origin_name(said->ban.origin),
 	       said->ban.reason[0] ? ": " : "", said->ban.reason,
 	       said->list == 1 ? " ('allow' overrules it)" : "");
 }
@@ -387,7 +373,7 @@ static void add_rows(struct ls_table *table, const struct ls_explain_limit *limi
 		const struct ls_explain_limit *limit = &limits[i];
 		ls_table_cell(table, "%s%s", of, limit->name);
 		ls_table_cell(table, "%s",
-			      limit->refuses		       ? "refuses"
+			      limit->refuses || limit->thins   ? "refuses"
 			      : !limit->is_charged	       ? "not asked"
 			      : limit->place == LS_PLACE_CROWD ? "crowd"
 							       : "admits");

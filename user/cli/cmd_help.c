@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "user/base/output.h"
 #include "user/cli/manual.h"
 
 /*
@@ -9,60 +10,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COLUMNS 80
-
-/* Columns of a UTF-8 text of the manual: no wide characters in it. */
-static size_t width_of(const char *text, size_t bytes)
-{
-	size_t width = 0;
-
-	for (size_t i = 0; i < bytes; i++)
-		width += ((unsigned char)text[i] & 0xc0) != 0x80;
-	return width;
-}
-
-/* Words, wrapped, each line behind `indent` blanks; `column` is where the cursor is. */
-static void print_wrapped(const char *text, size_t indent, size_t column)
-{
-	bool is_first = true;
-
-	while (*text) {
-		if (strncmp(text, "\n\n", 2) == 0) {
-			printf("\n\n%*s", (int)indent, "");
-			text += 2;
-			column = indent;
-			is_first = true;
-			continue;
-		}
-		const size_t bytes = strcspn(text, " \n"), width = width_of(text, bytes);
-		if (!is_first && column + 1 + width > COLUMNS) {
-			printf("\n%*s", (int)indent, "");
-			column = indent;
-		} else if (!is_first) {
-			putchar(' ');
-			column++;
-		}
-		fwrite(text, 1, bytes, stdout);
-		column += width;
-		text += bytes + (text[bytes] == ' ');
-		is_first = false;
-	}
-	putchar('\n');
-}
-
 static void print_overview(void)
 {
 	puts("loadshed sheds load inside the network driver.\n\n"
 	     "usage: loadshed [-I INSTANCE] [-i IFACE] [-o table|json] [-v] VERB …\n");
 	for (size_t i = 0; i < ls_n_verbs; i++)
 		if (ls_verbs[i].run && ls_verbs[i].help[0])
-			printf("  %-15s %s\n", ls_verbs[i].name, ls_verbs[i].help);
+			printf("  %-16s %s\n", ls_verbs[i].name, ls_verbs[i].help);
 	putchar('\n');
 	for (size_t i = 0; i < ls_n_manual_globals; i++) {
 		const struct ls_manual_global *global = &ls_manual_globals[i];
 		printf("  -%c, --%s %-*s ", global->letter, global->name,
 		       (int)(19 - strlen(global->name)), global->value);
-		print_wrapped(global->text, 29, 29);
+		ls_print_wrapped(global->text, 29, 29);
 	}
 	puts("\nexit: 0 done, 1 failed, 2 wrong usage.\n"
 	     "'loadshed help VERB' tells more. For example:\n"
@@ -80,11 +40,12 @@ static void print_options(const struct ls_verb *verb)
 		char left[64];
 		if (!is_allowed(verb, option))
 			continue;
-		snprintf(left, sizeof(left), "--%s %s", ls_option_name(option),
-			 ls_option_value(option));
-		const size_t width = width_of(left, strlen(left));
+		const char letter = ls_option_letter(option);
+		snprintf(left, sizeof(left), "%s%.1s%s--%s %s", letter ? "-" : "", &letter,
+			 letter ? ", " : "", ls_option_name(option), ls_option_value(option));
+		const size_t width = ls_text_width(left, strlen(left));
 		printf("  %s%*s ", left, width < 27 ? (int)(27 - width) : 0, "");
-		print_wrapped(ls_manual_option(verb, option), 30, (width < 27 ? 27 : width) + 3);
+		ls_print_wrapped(ls_manual_option(verb, option), 30, (width < 27 ? 27 : width) + 3);
 	}
 }
 
@@ -94,12 +55,12 @@ static void print_verb(const struct ls_verb *verb)
 
 	printf("loadshed %s%s%s%s\n\n  ", verb->name, verb->arguments[0] ? " " : "",
 	       verb->arguments, verb->allowed ? " [OPTION…]" : "");
-	print_wrapped(verb->help, 2, 2);
+	ls_print_wrapped(verb->help, 2, 2);
 	if (!verb->run)
 		puts("  Not in this version yet.");
 	if (text[0]) {
 		fputs("\n  ", stdout);
-		print_wrapped(text, 2, 2);
+		ls_print_wrapped(text, 2, 2);
 	}
 	if (verb->allowed) {
 		putchar('\n');
@@ -224,7 +185,10 @@ static void man_verb(const struct ls_verb *verb)
 	for (unsigned option = 0; option < LS_OPTION_MAX; option++) {
 		if (!is_allowed(verb, option))
 			continue;
-		fputs(".TP\n\\fB\\-\\-", stdout);
+		fputs(".TP\n", stdout);
+		if (ls_option_letter(option))
+			printf("\\fB\\-%c\\fR, ", ls_option_letter(option));
+		fputs("\\fB\\-\\-", stdout);
 		man_literal(ls_option_name(option));
 		fputs("\\fR", stdout);
 		man_value(ls_option_value(option));

@@ -18,21 +18,17 @@
 #include "user/base/file.h"
 #include "user/base/output.h"
 #include "user/base/units.h"
-#include "user/cli/host.h"
+#include "user/plane/host.h"
 #include "user/cli/session.h"
 #include "user/plane/bans.h"
+#include "user/plane/events.h"
 #include "user/plane/save.h"
 #include "user/policy/check.h"
 #include "user/policy/policy.h"
 #include "user/policy/read.h"
 #include "user/policy/reader.h"
 
-#define HOST_ADDRESSES 256
 #define SHOWN 10 /* entries that are left out and named; the rest is counted */
-
-static const char *const no_clients[] = { "0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3",
-					  "::/96",     "fe80::/10",   "ff00::/8" };
-#define N_NO_CLIENTS (sizeof(no_clients) / sizeof(no_clients[0]))
 
 struct import {
 	const char *file;
@@ -40,9 +36,7 @@ struct import {
 	size_t length;
 	struct ls_set set;
 	struct ls_policy *policy;
-	struct ls_prefix no_clients[N_NO_CLIENTS];
-	struct ls_host_address host[HOST_ADDRESSES];
-	size_t n_host;
+	struct ls_host_guard host;
 	size_t put, longer, allowed, left_out;
 };
 
@@ -76,18 +70,6 @@ static size_t line_of(const struct import *import, const struct ls_prefix *prefi
 	return 0;
 }
 
-/* Why a feed may not ban it; NULL: it may. */
-static const char *danger_of(const struct import *import, const struct ls_prefix *prefix)
-{
-	for (size_t i = 0; i < N_NO_CLIENTS; i++)
-		if (ls_prefix_contains(&import->no_clients[i], prefix))
-			return "no client has such an address";
-	for (size_t i = 0; i < import->n_host; i++)
-		if (ls_prefix_contains(prefix, &import->host[i].address))
-			return import->host[i].what;
-	return NULL;
-}
-
 static int read_feed(struct import *import, struct ls_error *error)
 {
 	int r = ls_file_read(import->file, LS_LIST_BYTES_MAX, &import->bytes, &import->length,
@@ -111,25 +93,39 @@ static int read_feed(struct import *import, struct ls_error *error)
 /* The guard of the session: its place in the file is named. */
 static int guard(struct ls_cli *cli, const struct import *import)
 {
-	struct ls_session session;
+	struct ls_session sessions[LS_SESSIONS_MAX];
 	char text[LS_PREFIX_TEXT], own[LS_PREFIX_TEXT];
 
-	if (ls_cli_has(cli, LS_OPTION_YES) || import->policy->mode == LS_MODE_MONITOR ||
-	    !ls_session_find(&session) || ls_ban_is_allowed(import->policy, &session.client, NULL))
+	if (ls_cli_has(cli, LS_OPTION_YES))
 		return LS_EXIT_DONE;
-	const struct ls_prefix wide = ls_ban_widen(session.client);
+	const size_t count = ls_session_find(sessions);
 	for (size_t i = 0; i < import->set.entries.count; i++) {
 		const struct ls_prefix *entry = &import->set.entries.items[i];
 		const struct ls_prefix banned = ls_ban_widen(*entry);
-		if (!ls_prefix_contains(&banned, &wide) || danger_of(import, entry))
+		const struct ls_session *cut =
+			ls_session_banned(sessions, count, import->policy, &banned);
+		if (!cut || ls_host_danger(&import->host, entry))
 			continue;
 		ls_cli_note(
 			"%s:%zu: banning %s would cut your own session from %s; nothing was changed; use --yes if that is meant",
 			import->file, line_of(import, entry), ls_prefix_format(entry, text),
-			ls_prefix_format(&session.client, own));
+			ls_prefix_format(&cut->client, own));
 		return LS_EXIT_FAILED;
 	}
 	return LS_EXIT_DONE;
+}
+
+/* One event for all of them. */
+static void tell(struct ls_plane *plane, const struct import *import, uint64_t for_ns)
+{
+	char text[LS_EVENT_FRAME];
+
+	snprintf(text, sizeof(text), "%zu of %zu entries of %s", import->put,
+		 import->set.entries.count, import->file);
+	ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_BAN,
+							    .origin = LS_ORIGIN_IMPORT,
+							    .text = text,
+							    .value = for_ns });
 }
 
 static int put_all(struct ls_plane *plane, struct import *import, uint64_t for_ns,
@@ -140,7 +136,7 @@ static int put_all(struct ls_plane *plane, struct import *import, uint64_t for_n
 	for (size_t i = 0; i < import->set.entries.count; i++) {
 		const struct ls_prefix *entry = &import->set.entries.items[i];
 		const struct ls_prefix banned = ls_ban_widen(*entry);
-		const char *danger = danger_of(import, entry);
+		const char *danger = ls_host_danger(&import->host, entry);
 		if (danger) {
 			if (import->left_out++ < SHOWN)
 				ls_cli_note("%s:%zu: %s is left out: %s", import->file,
@@ -159,6 +155,7 @@ static int put_all(struct ls_plane *plane, struct import *import, uint64_t for_n
 		import->longer += r == LS_BAN_E_LONGER;
 		import->allowed += r == LS_BAN_E_ALLOWED;
 	}
+	tell(plane, import, for_ns);
 	return 0;
 }
 
@@ -199,9 +196,7 @@ int ls_cmd_ban_import(struct ls_cli *cli)
 		return ls_cli_fail(&error);
 	}
 	import->file = cli->arguments[0];
-	for (size_t i = 0; i < N_NO_CLIENTS; i++)
-		(void)ls_prefix_parse(no_clients[i], strlen(no_clients[i]), &import->no_clients[i]);
-	import->n_host = ls_host_addresses(import->host, HOST_ADDRESSES);
+	ls_host_guard_init(&import->host);
 	if (read_feed(import, &error) < 0)
 		return ls_cli_fail(&error);
 	r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);

@@ -18,11 +18,6 @@ static uint64_t whole_seconds(uint64_t ns)
 	return (ns + LS_NS_PER_S - 1) / LS_NS_PER_S;
 }
 
-static json_t *seconds_json(uint64_t ns)
-{
-	return ns ? json_integer((json_int_t)whole_seconds(ns)) : json_null();
-}
-
 static int report(struct ls_cli *cli, struct ls_plane *plane)
 {
 	const uint64_t off_ns = ls_plane_off_left(plane), panic_ns = ls_plane_panic_left(plane);
@@ -30,8 +25,8 @@ static int report(struct ls_cli *cli, struct ls_plane *plane)
 
 	if (cli->json)
 		return ls_cli_print_json(json_pack("{s:o, s:o}", "off_seconds",
-						   seconds_json(off_ns), "panic_seconds",
-						   seconds_json(panic_ns)));
+						   ls_cli_seconds_json(off_ns), "panic_seconds",
+						   ls_cli_seconds_json(panic_ns)));
 	if (off_ns)
 		printf("off: nothing is dropped for %s; 'loadshed on' ends it\n",
 		       ls_human_time(whole_seconds(off_ns) * LS_NS_PER_S, text));

@@ -3,16 +3,11 @@
 
 /*
  * restore: what was saved is attached again, at boot or after the pins were lost.
- *
- * Each interface is attached by itself: one that is not there yet, or that somebody else has taken, leaves the
- * others protected; it is named, and the exit code tells the unit to try again. The first makes the
- * instance, with policy and bans, before a packet is judged; the others join it. An instance that is
- * there already keeps what is in force in it, and only gets the interfaces that it lacks. Nothing is saved
- * anew, so that an interface that is missing today is still waited for tomorrow.
+ * How is said in user/plane/restore.h. What could not be attached is named, and the exit code tells the unit to try
+ * again.
  */
 
 #include <inttypes.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,44 +15,9 @@
 #include "user/cli/session.h"
 #include "user/plane/bans.h"
 #include "user/plane/plane.h"
-#include "user/plane/save.h"
+#include "user/plane/restore.h"
 #include "user/policy/check.h"
 #include "user/policy/policy.h"
-
-struct saved {
-	struct ls_saved_attach attach;
-	struct ls_policy *policy;
-	char *path;
-	struct ls_ban_entry *bans;
-	size_t n_bans;
-	bool bans_failed;
-};
-
-static void saved_fini(struct saved *saved)
-{
-	ls_saved_attach_fini(&saved->attach);
-	ls_policy_free(saved->policy);
-	free(saved->path);
-	free(saved->bans);
-}
-
-/* A policy that cannot be read is no reason to attach an empty one; bans that cannot be read are no reason
- * to leave the host without its policy. */
-static int read_saved(struct ls_cli *cli, struct saved *saved)
-{
-	struct ls_error error = LS_ERROR_INIT;
-
-	if (ls_save_read_policy(cli->instance, &saved->policy, &saved->path, &error) < 0) {
-		ls_error_prefix(&error, "nothing was restored");
-		return ls_cli_fail(&error);
-	}
-	if (ls_save_read_bans(cli->instance, &saved->bans, &saved->n_bans, &error) < 0) {
-		ls_error_prefix(&error, "the bans are not restored");
-		ls_cli_note("%s", error.text);
-		saved->bans_failed = true;
-	}
-	return LS_EXIT_DONE;
-}
 
 static bool is_attached(const struct ls_cli *cli)
 {
@@ -67,63 +27,43 @@ static bool is_attached(const struct ls_cli *cli)
 }
 
 /* Typed by hand in a session, what comes back could cut that, too. At boot there is none. */
-static int guard_session(struct ls_cli *cli, const struct saved *saved)
+static int guard_session(struct ls_cli *cli, const struct ls_restore *saved)
 {
-	const struct ls_session_change change = { .policy = saved->policy };
-	struct ls_session session;
+	const struct ls_session_change change = { .policy = saved->policy, .was_in_force = true };
+	struct ls_session sessions[LS_SESSIONS_MAX];
 	char text[LS_PREFIX_TEXT];
 
 	if (ls_cli_has(cli, LS_OPTION_YES) || saved->attach.monitor || is_attached(cli))
 		return LS_EXIT_DONE;
 	const int r = ls_session_guard(cli, &change);
-	if (r != LS_EXIT_DONE || saved->policy->mode == LS_MODE_MONITOR ||
-	    !ls_session_find(&session) || ls_ban_is_allowed(saved->policy, &session.client, NULL))
+	if (r != LS_EXIT_DONE)
 		return r;
-	const struct ls_prefix wide = ls_ban_widen(session.client);
+	const size_t count = ls_session_find(sessions);
 	for (size_t i = 0; i < saved->n_bans; i++) {
-		if (!ls_prefix_contains(&saved->bans[i].prefix, &wide))
+		const struct ls_session *cut =
+			ls_session_banned(sessions, count, saved->policy, &saved->bans[i].prefix);
+		if (!cut)
 			continue;
 		ls_cli_note(
 			"this would cut your own session from %s: it was banned; nothing was changed; use --yes if that is meant",
-			ls_prefix_format(&session.client, text));
+			ls_prefix_format(&cut->client, text));
 		return LS_EXIT_FAILED;
 	}
 	return LS_EXIT_DONE;
 }
 
 /* LS_EXIT_DONE, or LS_EXIT_FAILED with a line unless it is the line before. */
-static int attach_one(struct ls_cli *cli, const struct saved *saved,
-		      const struct ls_saved_interface *interface, struct ls_error *last)
+static int attach_one(struct ls_cli *cli, const struct ls_restore *saved, const char *name,
+		      struct ls_error *last)
 {
 	_cleanup_warnings_ struct ls_warnings notes = LS_WARNINGS_INIT;
 	struct ls_error error = LS_ERROR_INIT;
-	const char *name = interface->name;
-	bool published = false;
-	const struct ls_plane_attach request = {
-		.instance = cli->instance,
-		.interfaces = &name,
-		.n_interfaces = 1,
-		.mode = ls_plane_mode_parse(interface->mode),
-		.monitor = saved->attach.monitor,
-		.verbose = cli->verbose,
-		.policy = saved->policy,
-		.policy_path = saved->path,
-		.restore = true,
-		.bans = saved->bans,
-		.n_bans = saved->n_bans,
-	};
+	const int r =
+		ls_restore_interface(cli->instance, saved, name, cli->verbose, &notes, &error);
 
-	if (if_nametoindex(name) == 0) {
-		ls_cli_note(
-			"cannot restore '%s': there is no such interface; 'loadshed restore' attaches it when it is there, 'loadshed detach %s' forgets it",
-			name, name);
-		return LS_EXIT_FAILED;
-	}
-	const int r = ls_plane_attach(&request, &notes, &published, &error);
 	ls_cli_notes(&notes);
 	if (r == 0)
 		return LS_EXIT_DONE;
-	ls_error_prefix(&error, "cannot restore '%s'", name);
 	if (strcmp(error.text, last->text) != 0)
 		(void)ls_cli_fail(&error);
 	*last = error;
@@ -151,28 +91,51 @@ static int report_restore(struct ls_cli *cli)
 	return ls_cli_flush();
 }
 
-int ls_cmd_restore(struct ls_cli *cli)
+/* LS_EXIT_DONE: *ret is filled, or nothing is saved and it is empty; else a line was printed. */
+static int read_saved(const struct ls_cli *cli, struct ls_restore *ret)
 {
-	_cleanup_(saved_fini) struct saved saved = { 0 };
-	struct ls_error error = LS_ERROR_INIT, last = LS_ERROR_INIT;
-	const int r = ls_save_read_attach(cli->instance, &saved.attach, &error);
-	int result = LS_EXIT_DONE;
+	struct ls_error error = LS_ERROR_INIT, bans_error = LS_ERROR_INIT;
+	const int r = ls_restore_read(cli->instance, ret, &bans_error, &error);
 
-	if (r == -ENOENT || (r == 0 && saved.attach.n_interfaces == 0)) {
-		ls_cli_note("nothing is saved to be attached (instance '%s')", cli->instance);
-		return cli->json ? ls_cmd_status(cli) : LS_EXIT_DONE;
-	}
+	if (r == LS_RESTORE_E_NOTHING)
+		return LS_EXIT_DONE;
 	if (r < 0) {
 		ls_error_prefix(&error, "nothing was restored");
 		return ls_cli_fail(&error);
 	}
-	result = read_saved(cli, &saved);
+	if (ret->bans_failed) {
+		ls_error_prefix(&bans_error, "the bans are not restored");
+		ls_cli_note("%s", bans_error.text);
+	}
+	return LS_EXIT_DONE;
+}
+
+int ls_cmd_restore_guard(struct ls_cli *cli)
+{
+	_cleanup_restore_ struct ls_restore saved = { 0 };
+
+	/* What cannot be read is said by whoever restores. */
+	if (ls_restore_read(cli->instance, &saved, NULL, NULL) != 0)
+		return LS_EXIT_DONE;
+	return guard_session(cli, &saved);
+}
+
+int ls_cmd_restore(struct ls_cli *cli)
+{
+	_cleanup_restore_ struct ls_restore saved = { 0 };
+	struct ls_error last = LS_ERROR_INIT;
+	int result = read_saved(cli, &saved);
+
+	if (result == LS_EXIT_DONE && saved.attach.n_interfaces == 0) {
+		ls_cli_note("nothing is saved to be attached (instance '%s')", cli->instance);
+		return cli->json ? ls_cmd_status(cli) : LS_EXIT_DONE;
+	}
 	if (result == LS_EXIT_DONE)
 		result = guard_session(cli, &saved);
 	if (result != LS_EXIT_DONE)
 		return result;
 	for (size_t i = 0; i < saved.attach.n_interfaces; i++)
-		if (attach_one(cli, &saved, &saved.attach.interfaces[i], &last) != LS_EXIT_DONE)
+		if (attach_one(cli, &saved, saved.attach.interfaces[i].name, &last) != LS_EXIT_DONE)
 			result = LS_EXIT_FAILED;
 	const int reported = report_restore(cli);
 	return result == LS_EXIT_DONE && !saved.bans_failed ? reported : LS_EXIT_FAILED;

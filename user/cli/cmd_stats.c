@@ -9,20 +9,9 @@
 #include <time.h>
 
 #include "user/base/output.h"
+#include "user/base/reason.h"
 #include "user/plane/counters.h"
 #include "user/plane/plane.h"
-
-static const char *const reasons[] = {
-#define REASON_TEXT(id, text) [LS_REASON_##id] = text,
-	LS_REASONS(REASON_TEXT)
-#undef REASON_TEXT
-};
-
-static const char *const verdicts[] = {
-#define VERDICT_TEXT(id, text) [LS_VERDICT_##id] = text,
-	LS_VERDICTS(VERDICT_TEXT)
-#undef VERDICT_TEXT
-};
 
 static json_t *tally_json(const struct ls_tally *tally)
 {
@@ -42,8 +31,8 @@ static json_t *class_json(const struct ls_stats_class *class)
 	for (size_t i = 0; i < class->n_verdicts; i++) {
 		const struct ls_stats_verdict *row = &class->verdicts[i];
 		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:I, s:I}", "verdict",
-						      verdicts[row->verdict], "reason",
-						      reasons[row->reason], "limit",
+						      ls_verdict_name(row->verdict), "reason",
+						      ls_reason_name(row->reason), "limit",
 						      text_or_null(row->limit), "packets",
 						      (json_int_t)row->tally.packets, "bytes",
 						      (json_int_t)row->tally.bytes));
@@ -156,8 +145,8 @@ static void print_classes(const struct ls_stats *now, const struct ls_stats *bef
 		for (size_t k = 0; k < class->n_verdicts; k++) {
 			const struct ls_stats_verdict *row = &class->verdicts[k];
 			ls_table_cell(&table, "%s", name);
-			ls_table_cell(&table, "%s", verdicts[row->verdict]);
-			ls_table_cell(&table, "%s", reasons[row->reason]);
+			ls_table_cell(&table, "%s", ls_verdict_name(row->verdict));
+			ls_table_cell(&table, "%s", ls_reason_name(row->reason));
 			ls_table_cell(&table, "%s", row->limit[0] ? row->limit : "-");
 			tally_cells(&table, row->tally, earlier(before, class->name, row), span_ns);
 		}
@@ -169,7 +158,9 @@ static void print_interfaces(const struct ls_stats *now, const struct ls_stats *
 			     uint64_t span_ns)
 {
 	_cleanup_table_ struct ls_table table;
-	static const char *const heads[] = { "INTERFACE", "PASS", "BYTES", "DROP", "BYTES" };
+	static const char *const sums[] = { "INTERFACE", "PASS", "BYTES", "DROP", "BYTES" };
+	static const char *const rates[] = { "INTERFACE", "PASS/S", "BIT/S", "DROP/S", "BIT/S" };
+	const char *const *heads = span_ns ? rates : sums;
 
 	ls_table_init(&table, 5, 0x1e);
 	for (size_t i = 0; i < 5; i++)
@@ -185,6 +176,10 @@ static void print_interfaces(const struct ls_stats *now, const struct ls_stats *
 		tally_cells(&table, row->drop, old.drop, span_ns);
 	}
 	(void)ls_table_print(&table, stdout);
+	for (size_t i = 0; i < now->n_interfaces; i++)
+		if (!now->interfaces[i].ifindex && strchr(now->interfaces[i].name, ','))
+			printf("%s: in one row, as an instance counts %d interfaces apart\n",
+			       now->interfaces[i].name, LS_BANKS - 1);
 }
 
 static int print_stats(const struct ls_stats *now, const struct ls_stats *before, uint64_t span_ns)

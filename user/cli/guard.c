@@ -17,7 +17,9 @@
 
 #include "loadshed/reasons.h"
 #include "user/base/units.h"
+#include "user/base/reason.h"
 #include "user/cli/cli.h"
+#include "user/plane/host.h"
 #include "user/plane/bans.h"
 #include "user/plane/lists.h"
 #include "user/plane/plane.h"
@@ -70,11 +72,6 @@ static void make_frame(const struct ls_session *session, uint8_t flags,
 static void explain(const struct ls_policy *policy, const struct ls_replay_abi *verdict,
 		    bool is_new, char why[static LS_SESSION_WHY])
 {
-	static const char *const reasons[] = {
-#define REASON_TEXT(id, text) [LS_REASON_##id] = text,
-		LS_REASONS(REASON_TEXT)
-#undef REASON_TEXT
-	};
 	const char *what = is_new ? "a new connection of it" : "its packets";
 	const struct ls_class *class = verdict->class_index < policy->n_classes
 					       ? &policy->classes[verdict->class_index]
@@ -88,7 +85,7 @@ static void explain(const struct ls_policy *policy, const struct ls_replay_abi *
 	else
 		snprintf(why, LS_SESSION_WHY, "%s would be refused%s%s%s (reason %s)", what,
 			 class ? " in class '" : "", class ? class->name : "", class ? "'" : "",
-			 verdict->reason < LS_REASON_MAX ? reasons[verdict->reason] : "unknown");
+			 ls_reason_name(verdict->reason));
 }
 
 /* Runs the session through the program. 1: cut, 0: not, negative: cannot tell. *ret_allowed: by `allow`. */
@@ -123,28 +120,73 @@ static int try_session(const struct ls_session_change *change, const struct ls_s
 	return 0;
 }
 
-bool ls_session_is_cut(const struct ls_session_change *change, struct ls_session *ret_session,
-		       char ret_why[static LS_SESSION_WHY])
+static bool is_cut(const struct ls_session_change *change, const struct ls_session *session,
+		   char ret_why[static LS_SESSION_WHY])
 {
 	struct ls_ban_entry ban;
 	bool is_allowed = false;
+	int cut = try_session(change, session, ret_why, &is_allowed);
 
-	if (change->policy->mode == LS_MODE_MONITOR || !ls_session_find(ret_session))
-		return false;
-	int cut = try_session(change, ret_session, ret_why, &is_allowed);
 	if (cut < 0) {
 		/* No memory for a sandbox: the lists can still be asked. */
-		const enum ls_outcome outcome =
-			ls_lists_outcome(change->policy, &ret_session->client);
+		const enum ls_outcome outcome = ls_lists_outcome(change->policy, &session->client);
 		is_allowed = outcome == LS_OUTCOME_ALLOW;
 		cut = outcome == LS_OUTCOME_DENY;
 		snprintf(ret_why, LS_SESSION_WHY, "it is in 'deny'");
 	}
 	if (cut || is_allowed || !change->plane ||
-	    ls_ban_lookup(change->plane, &ret_session->client, &ban, NULL) != 0)
+	    ls_ban_lookup(change->plane, &session->client, &ban, NULL) != 0)
 		return cut > 0;
 	snprintf(ret_why, LS_SESSION_WHY, "it is banned");
 	return true;
+}
+
+bool ls_session_is_cut(const struct ls_session_change *change, struct ls_session *ret_session,
+		       char ret_why[static LS_SESSION_WHY])
+{
+	struct ls_session sessions[LS_SESSIONS_MAX];
+
+	if (change->policy->mode == LS_MODE_MONITOR)
+		return false;
+	const size_t count = ls_session_find(sessions);
+	for (size_t i = 0; i < count; i++) {
+		*ret_session = sessions[i];
+		if (is_cut(change, ret_session, ret_why))
+			return true;
+	}
+	return false;
+}
+
+const struct ls_session *ls_session_banned(const struct ls_session *list, size_t count,
+					   const struct ls_policy *policy,
+					   const struct ls_prefix *prefix)
+{
+	for (size_t i = 0; policy->mode == LS_MODE_ENFORCE && i < count; i++) {
+		const struct ls_prefix wide = ls_ban_widen(list[i].client);
+		if (ls_prefix_contains(prefix, &wide) &&
+		    !ls_ban_is_allowed(policy, &list[i].client, NULL))
+			return &list[i];
+	}
+	return NULL;
+}
+
+/* What was denied already is no cut of this change. */
+static int guard_host(const struct ls_session_change *change)
+{
+	_cleanup_(ls_policy_freep) struct ls_policy *before = NULL;
+	struct ls_host_address address;
+	char text[LS_PREFIX_TEXT];
+
+	if (change->policy->mode == LS_MODE_MONITOR || change->was_in_force)
+		return LS_EXIT_DONE;
+	if (change->plane)
+		(void)ls_plane_policy(change->plane, &before, NULL, NULL);
+	if (!ls_host_is_denied(change->policy, before, &address))
+		return LS_EXIT_DONE;
+	ls_cli_note(
+		"this would cut %s (this host's %s): it is in 'deny'; nothing was changed; add it to 'allow', or use --yes",
+		ls_prefix_format(&address.address, text), address.what);
+	return LS_EXIT_FAILED;
 }
 
 int ls_session_guard(struct ls_cli *cli, const struct ls_session_change *change)
@@ -158,8 +200,10 @@ int ls_session_guard(struct ls_cli *cli, const struct ls_session_change *change)
 		return LS_EXIT_DONE;
 	if (change->plane && ls_plane_status(change->plane, &status, &error) < 0)
 		return ls_cli_fail(&error);
-	if (status.attach_monitor || !ls_session_is_cut(change, &session, why))
+	if (status.attach_monitor)
 		return LS_EXIT_DONE;
+	if (!ls_session_is_cut(change, &session, why))
+		return guard_host(change);
 	ls_cli_note(
 		"this would cut your own session from %s: %s; nothing was changed; add it to 'allow', or use --yes",
 		ls_prefix_format(&session.client, text), why);

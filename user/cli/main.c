@@ -7,9 +7,27 @@
 #include <string.h>
 #include <time.h>
 
+#include "user/base/listen.h"
+#include "user/base/units.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 #include "user/policy/check.h"
+#include "user/serve/serve.h"
+
+/* Here and not in a file of its own, because this is the one file of the folder that may know the controller. */
+static int cmd_serve(struct ls_cli *cli)
+{
+	const char *address = cli->values[LS_OPTION_METRICS];
+	struct ls_error error = LS_ERROR_INIT;
+	struct ls_listen listen;
+	struct ls_serve_request request = { .instance = cli->instance, .listen = &listen };
+
+	if (ls_listen_parse(address ? address : LS_LISTEN_DEFAULT, &listen, &error) < 0)
+		return ls_cli_usage("--metrics: %s", error.text);
+	/* Typed by hand in a session, it restores what is saved only if that leaves the session alone. */
+	request.may_restore = ls_cmd_restore_guard(cli) == LS_EXIT_DONE;
+	return ls_serve_run(&request, &error) < 0 ? ls_cli_fail(&error) : LS_EXIT_DONE;
+}
 
 #define MANY 1000 /* more arguments than that are a mistake of the shell's */
 
@@ -70,9 +88,19 @@ const struct ls_verb ls_verbs[] = {
 	  ls_cmd_off },
 	{ "on", "", 0, 0, LS_BIT(YES), 0, false, "end off and panic: back to the policy", "on",
 	  ls_cmd_on },
+	{ "overload explain", "", 0, 0, 0, 0, false,
+	  "whether new work is shed now, and why, in a sentence", "overload explain",
+	  ls_cmd_overload_explain },
+	{ "overload set", "LEVEL", 1, 1, LS_BIT(FOR), 0, false,
+	  "refuse the lowest LEVEL % of new work (or low, normal, …) for a time",
+	  "overload set 25% --for 10m", ls_cmd_overload_set },
+	{ "overload auto", "", 0, 0, 0, 0, false, "end a level that was set by hand",
+	  "overload auto", ls_cmd_overload_auto },
 	{ "stats", "", 0, 0, LS_BIT(WATCH), 0, true,
 	  "packets and bytes by class, verdict, reason and limit", "stats --watch", ls_cmd_stats },
-	{ "top", "", 0, 0, 0, 0, true, "the sources that send and lose most, live", "top", NULL },
+	{ "top", "", 0, 0, LS_BIT(BAN) | LS_BIT(FOR), 0, true,
+	  "the sources that send and lose most, live; --ban N: ban those that lose most", "top",
+	  ls_cmd_top },
 	{ "explain", "SRC", 1, 1,
 	  LS_BIT(TO) | LS_BIT(PROTOCOL) | LS_BIT(PORT) | LS_BIT(FROM_PORT) | LS_BIT(FLAGS), 0,
 	  false, "what the next packet of a source would get, and why",
@@ -80,13 +108,18 @@ const struct ls_verb ls_verbs[] = {
 	{ "replay", "CAPTURE", 1, 1, LS_BIT(POLICY) | LS_BIT(PACKETS), LS_BIT(POLICY), false,
 	  "judge a capture by a policy, in the capture's own time",
 	  "replay attack.pcap --policy policy.yaml", ls_cmd_replay },
-	{ "capture", "", 0, 0, 0, 0, true, "sampled dropped packets as pcapng",
-	  "capture -w drops.pcapng", NULL },
-	{ "events", "", 0, 0, 0, 0, true, "drops, bans and changes as they happen", "events",
-	  NULL },
-	{ "serve", "", 0, 0, 0, 0, false, "metrics, overload signals and cluster", "serve", NULL },
+	{ "capture", "", 0, 0, LS_BIT(WRITE) | LS_BIT(REASON) | LS_BIT(COUNT), LS_BIT(WRITE), true,
+	  "sampled dropped packets as pcapng", "capture -w drops.pcapng", ls_cmd_capture },
+	{ "events", "", 0, 0, LS_BIT(REASON) | LS_BIT(COUNT), 0, true,
+	  "drops, bans and changes as they happen", "events --reason limit", ls_cmd_events },
+	{ "serve", "", 0, 0, LS_BIT(METRICS), 0, false,
+	  "the controller, in the foreground: metrics, re-attaching, list files", "serve",
+	  cmd_serve },
 	{ "bench", "[GROUP…]", 0, MANY, 0, 0, false,
 	  "what this host can do, against a bare XDP_DROP", "bench limits", ls_cmd_bench },
+	{ "cluster status", "", 0, 0, 0, 0, false,
+	  "the nodes that share limits, and how well: last round, error, clock", "cluster status",
+	  ls_cmd_cluster_status },
 	{ "restore", "", 0, 0, LS_BIT(YES), 0, false, "attach again what was saved, at boot",
 	  "restore", ls_cmd_restore },
 	{ "version", "", 0, 0, 0, 0, false, "the version of this program", "version",
@@ -160,7 +193,9 @@ int ls_cli_flush(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return LS_EXIT_DONE;
-	ls_cli_note("cannot write to stdout: %s", strerror(errno));
+	/* Whoever reads has seen enough: `loadshed stats --watch | head`. */
+	if (errno != EPIPE)
+		ls_cli_note("cannot write to stdout: %s", strerror(errno));
 	return LS_EXIT_FAILED;
 }
 
@@ -174,6 +209,11 @@ int ls_cli_print_json(json_t *json)
 	json_decref(json);
 	putchar('\n');
 	return ls_cli_flush();
+}
+
+json_t *ls_cli_seconds_json(uint64_t ns)
+{
+	return ns ? json_integer((json_int_t)((ns + LS_NS_PER_S - 1) / LS_NS_PER_S)) : json_null();
 }
 
 char *ls_stamp_format(uint64_t unix_ns, char text[static LS_STAMP_TEXT])

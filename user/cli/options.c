@@ -29,6 +29,11 @@ const char *ls_option_value(enum ls_option option)
 	return options[option].value;
 }
 
+char ls_option_letter(enum ls_option option)
+{
+	return option == LS_OPTION_WRITE ? 'w' : '\0';
+}
+
 /* The global ones follow those of the verbs in numbering. */
 enum {
 	GLOBAL_INSTANCE = LS_OPTION_MAX,
@@ -95,8 +100,14 @@ static int find_long(const struct parser *parser, const char *text, size_t lengt
 	return found;
 }
 
-static int find_letter(char letter)
+/* A letter: a global one, or of an option that applies here. */
+static int find_letter(const struct parser *parser, char letter)
 {
+	const unsigned allowed = parser->cli->verb ? parser->cli->verb->allowed : 0;
+
+	for (unsigned option = 0; option < LS_OPTION_MAX; option++)
+		if (allowed & 1U << option && ls_option_letter(option) == letter)
+			return (int)option;
 	for (int i = 0; i < GLOBAL_END - LS_OPTION_MAX; i++)
 		if (globals[i].letter == letter)
 			return LS_OPTION_MAX + i;
@@ -188,7 +199,7 @@ static int read_option(struct parser *parser, const char *argument)
 		return take_option(parser, option, text[length] ? text + length + 1 : NULL);
 	}
 	for (const char *letter = argument + 1; *letter; letter++) {
-		const int option = find_letter(*letter);
+		const int option = find_letter(parser, *letter);
 		if (option < 0)
 			return ls_cli_usage(
 				"unknown option '-%c'; 'loadshed help' shows what there is",
@@ -292,6 +303,15 @@ static void turn_into_help(struct parser *parser)
 	cli->verb = verb_by_name("help");
 }
 
+static int refuse_missing(const struct ls_verb *verb, enum ls_option option)
+{
+	const char letter = ls_option_letter(option);
+
+	return letter ? ls_cli_usage("'%s' needs -%c %s", verb->name, letter, options[option].value)
+		      : ls_cli_usage("'%s' needs --%s %s", verb->name, options[option].name,
+				     options[option].value);
+}
+
 static int check(const struct ls_cli *cli)
 {
 	const struct ls_verb *verb = cli->verb;
@@ -304,8 +324,7 @@ static int check(const struct ls_cli *cli)
 		return ls_cli_usage("option -i does not apply to '%s'", verb->name);
 	for (unsigned option = 0; option < LS_OPTION_MAX; option++)
 		if (verb->required & 1U << option && !cli->values[option])
-			return ls_cli_usage("'%s' needs --%s %s", verb->name, options[option].name,
-					    options[option].value);
+			return refuse_missing(verb, option);
 	if (cli->n_arguments < verb->min_arguments)
 		return ls_cli_usage("'%s' needs %s; for example: loadshed %s", verb->name,
 				    verb->arguments, verb->example);
@@ -332,6 +351,7 @@ static int finish(struct parser *parser)
 	    strcmp(parser->output, "table") != 0)
 		return ls_cli_usage("'%s' is no output: -o table or -o json", parser->output);
 	cli->json = parser->output && strcmp(parser->output, "json") == 0;
+	cli->table = parser->output && !cli->json;
 	if (!cli->instance)
 		cli->instance = LS_PLANE_INSTANCE;
 	cli->arguments = parser->kept;

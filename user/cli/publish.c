@@ -63,21 +63,15 @@ int ls_cli_publish(struct ls_cli *cli, struct ls_plane *plane, const struct ls_c
 	return ls_cli_save(plane);
 }
 
-/* Rounded up, so that what is pending never shows as 0. */
-static json_t *seconds_json(uint64_t ns)
-{
-	return ns ? json_integer((json_int_t)((ns + LS_NS_PER_S - 1) / LS_NS_PER_S)) : json_null();
-}
-
 int ls_cli_report(struct ls_cli *cli, struct ls_plane *plane, const char *what, bool changed)
 {
 	const uint64_t number = ls_plane_generation(plane), left_ns = ls_plane_pending(plane);
 	char left[LS_HUMAN_TEXT];
 
 	if (cli->json)
-		return ls_cli_print_json(json_pack("{s:I, s:b, s:o}", "generation",
-						   (json_int_t)number, "changed", changed,
-						   "confirm_seconds", seconds_json(left_ns)));
+		return ls_cli_print_json(
+			json_pack("{s:I, s:b, s:o}", "generation", (json_int_t)number, "changed",
+				  changed, "confirm_seconds", ls_cli_seconds_json(left_ns)));
 	if (!changed)
 		printf("in force already, as generation %" PRIu64 "; nothing was changed\n",
 		       number);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "user/cli/session.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +9,9 @@
 #include <unistd.h>
 
 #include "user/base/cleanup.h"
+#include "user/base/process.h"
 
 #define VARIABLE "SSH_CONNECTION="
-#define ANCESTORS_MAX 64
 #define ENVIRONMENT_MAX (1U << 20)
 
 /* One address of it. */
@@ -65,29 +66,76 @@ static bool read_process(pid_t pid, struct ls_session *ret)
 	return false;
 }
 
-static pid_t parent_of(pid_t pid)
+/* The session of a process or of its nearest ancestor that has one. */
+static bool find_from(pid_t pid, struct ls_session *ret)
 {
-	char path[64], line[512];
-	_cleanup_fclose_ FILE *file = NULL;
-	int parent = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	file = fopen(path, "re");
-	if (!file || !fgets(line, sizeof(line), file))
-		return 0;
-	const char *rest = strrchr(line, ')');
-	return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
-}
-
-bool ls_session_find(struct ls_session *ret)
-{
-	const char *own = getenv("SSH_CONNECTION");
-	pid_t pid = getpid();
-
-	if (own && read_connection(own, ret))
-		return true;
-	for (int i = 0; i < ANCESTORS_MAX && (pid = parent_of(pid)) > 0; i++)
+	for (int i = 0; i < LS_ANCESTORS_MAX && pid > 0; i++, pid = ls_process_parent(pid))
 		if (read_process(pid, ret))
 			return true;
 	return false;
+}
+
+/* Programs that keep a shell running while people come and go: what their clients and servers are called. */
+static const struct {
+	const char *server, *client;
+} multiplexers[] = { { "tmux: server", "tmux: client" }, { "screen", "screen" } };
+#define N_MULTIPLEXERS (sizeof(multiplexers) / sizeof(multiplexers[0]))
+
+/* The multiplexer that this process runs under; N_MULTIPLEXERS: none. */
+static size_t find_multiplexer(void)
+{
+	char name[LS_PROCESS_NAME];
+	pid_t pid = getpid();
+
+	for (int i = 0; i < LS_ANCESTORS_MAX && (pid = ls_process_parent(pid)) > 0; i++)
+		for (size_t k = 0; k < N_MULTIPLEXERS; k++)
+			if (ls_process_name(pid, name) && strcmp(name, multiplexers[k].server) == 0)
+				return k;
+	return N_MULTIPLEXERS;
+}
+
+static size_t add(struct ls_session list[static LS_SESSIONS_MAX], size_t count,
+		  const struct ls_session *session)
+{
+	for (size_t i = 0; i < count; i++)
+		if (ls_prefix_equal(&list[i].client, &session->client) &&
+		    ls_prefix_equal(&list[i].server, &session->server) &&
+		    list[i].server_port == session->server_port)
+			return count;
+	if (count < LS_SESSIONS_MAX)
+		list[count++] = *session;
+	return count;
+}
+
+/* Whoever looks at the shell at this moment may have come by another way than who started it. */
+static size_t add_clients(size_t multiplexer, struct ls_session list[static LS_SESSIONS_MAX],
+			  size_t count)
+{
+	DIR *processes = opendir("/proc");
+	const struct dirent *entry;
+	char name[LS_PROCESS_NAME];
+	struct ls_session session;
+
+	while (processes && (entry = readdir(processes))) {
+		const pid_t pid = atoi(entry->d_name);
+		if (pid > 0 && ls_process_name(pid, name) &&
+		    strcmp(name, multiplexers[multiplexer].client) == 0 && find_from(pid, &session))
+			count = add(list, count, &session);
+	}
+	if (processes)
+		closedir(processes);
+	return count;
+}
+
+size_t ls_session_find(struct ls_session list[static LS_SESSIONS_MAX])
+{
+	const char *own = getenv("SSH_CONNECTION");
+	const size_t multiplexer = find_multiplexer();
+	struct ls_session session;
+	size_t count = 0;
+
+	if ((own && read_connection(own, &session)) ||
+	    find_from(ls_process_parent(getpid()), &session))
+		count = add(list, count, &session);
+	return multiplexer < N_MULTIPLEXERS ? add_clients(multiplexer, list, count) : count;
 }

@@ -22,6 +22,7 @@
 #include <bpf/libbpf.h>
 
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/upgrade.h"
 #include "user/policy/check.h"
 #include "user/policy/policy.h"
@@ -273,14 +274,8 @@ static int attach_one(struct job *job, struct ls_target *target, struct ls_error
 		.flags = LS_STATE_F_PENDING,
 	};
 	snprintf(fresh.name, sizeof(fresh.name), "%.15s", target->device.name);
-	if (fresh.bank) {
-		const struct ls_bank_abi bank = { ifindex, fresh.bank };
-		uint64_t both;
-		memcpy(&both, &bank, sizeof(both));
-		__atomic_store_n(
-			(uint64_t *)&ls_plane_control_rw(plane)->bank[ifindex % LS_BANK_SLOTS],
-			both, __ATOMIC_RELEASE);
-	}
+	if (fresh.bank)
+		ls_row_find_bank(plane, fresh.bank, &target->device);
 	*row = fresh;
 	int r = ls_target_attach(target, plane->program_fd, job->request->mode, job->notes, error);
 	if (r < 0)
@@ -304,12 +299,31 @@ static void undo_targets(struct job *job)
 	}
 }
 
+/* In which mode, and how to get what was asked for: a mode is for the life of a link. */
+static void note_attached(struct job *job, const struct ls_device *device)
+{
+	const struct ls_state_interface *row = ls_row_of(&job->plane, device->ifindex);
+	const enum ls_plane_mode wanted = job->request->mode,
+				 mode = row && row->mode == LS_STATE_GENERIC ? LS_PLANE_GENERIC
+									     : LS_PLANE_NATIVE;
+
+	if (wanted == LS_PLANE_AUTO || wanted == mode)
+		ls_warnings_add(job->notes, "%s: attached already, in %s mode", device->name,
+				ls_plane_mode_name(mode));
+	else
+		ls_warnings_add(
+			job->notes,
+			"%s: attached already, in %s mode, and stays so; to change it: 'loadshed detach %s', then 'loadshed attach %s --mode %s'",
+			device->name, ls_plane_mode_name(mode), device->name, device->name,
+			ls_plane_mode_name(wanted));
+}
+
 static int attach_targets(struct job *job, struct ls_error *error)
 {
 	for (size_t i = 0; i < job->n_targets; i++) {
 		struct ls_target *target = &job->targets[i];
 		if (target->is_attached) {
-			ls_warnings_add(job->notes, "%s: attached already", target->device.name);
+			note_attached(job, &target->device);
 			continue;
 		}
 		const int r = attach_one(job, target, error);
@@ -393,6 +407,8 @@ static void monitor_existing(struct job *job)
 			  __ATOMIC_SEQ_CST);
 	__atomic_fetch_or(&ls_plane_control_rw(&job->plane)->word, LS_WORD_MONITOR,
 			  __ATOMIC_SEQ_CST);
+	ls_journal_write(&job->plane,
+			 &(struct ls_journal_entry){ .kind = LS_EVENT_MODE, .action = "monitor" });
 	ls_warnings_add(job->notes, "the whole instance drops nothing from now on (--monitor)");
 }
 
@@ -428,6 +444,20 @@ static int attach_existing(struct job *job, bool *ret_published, struct ls_error
 	return 0;
 }
 
+static void tell(struct job *job)
+{
+	for (size_t i = 0; i < job->n_targets; i++) {
+		const struct ls_target *target = &job->targets[i];
+		if (!target->is_attached)
+			ls_journal_write(&job->plane,
+					 &(struct ls_journal_entry){
+						 .kind = LS_EVENT_ATTACH,
+						 .action = ls_plane_mode_name(target->mode),
+						 .name = target->device.name,
+						 .ifindex = target->device.ifindex });
+	}
+}
+
 int ls_plane_attach(const struct ls_plane_attach *request, struct ls_warnings *notes,
 		    bool *ret_published, struct ls_error *error)
 {
@@ -453,7 +483,9 @@ int ls_plane_attach(const struct ls_plane_attach *request, struct ls_warnings *n
 	r = ls_pins_repair(job->root, request->instance, error);
 	if (r < 0)
 		return r;
-	ls_pins_collect(job->root);
+	/* Whoever restores may lack the right to see which namespaces are alive. */
+	if (!request->restore)
+		ls_pins_collect(job->root);
 	r = open_or_make(job, error);
 	if (r == 0)
 		r = check_targets(job, error);
@@ -467,6 +499,7 @@ int ls_plane_attach(const struct ls_plane_attach *request, struct ls_warnings *n
 	}
 	if (r < 0)
 		return r;
+	tell(job);
 	*ret_published = published;
 	if (request->restore)
 		return 0;

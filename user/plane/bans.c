@@ -9,6 +9,7 @@
 
 #include "pure/ban.h"
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/internal.h"
 #include "user/plane/lists.h"
 #include "user/policy/policy.h"
@@ -84,7 +85,7 @@ static struct ls_ban_text_key text_key(uint64_t subject, uint64_t kind)
 	return (struct ls_ban_text_key){ .subject = subject, .kind = (uint32_t)kind };
 }
 
-/* The words come first: a ban that stands is one that packets look for. */
+/* The word of lengths comes first: a ban that stands is one that packets look for. */
 static void announce(struct ls_plane *plane, const struct ls_prefix *prefix)
 {
 	struct ls_control *control = ls_plane_control_rw(plane);
@@ -192,7 +193,15 @@ int ls_ban_add(struct ls_plane *plane, const struct ls_policy *policy,
 	if (policy && ls_ban_is_allowed(policy, prefix, NULL))
 		return LS_BAN_E_ALLOWED;
 	const uint64_t end_ns = for_ns < END_NS_MAX - now_ns ? now_ns + for_ns : END_NS_MAX;
-	return add_end(plane, prefix, end_ns, LS_BAN_INFO(origin, 0), reason, error);
+	const int r = add_end(plane, prefix, end_ns, LS_BAN_INFO(origin, 0), reason, error);
+	/* An import tells of all its bans at once, so that they push nothing out of the journal. */
+	if (r == 0 && origin != LS_ORIGIN_IMPORT)
+		ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_BAN,
+								    .subject = prefix,
+								    .origin = origin,
+								    .text = reason,
+								    .value = for_ns });
+	return r;
 }
 
 /*
@@ -226,7 +235,11 @@ int ls_ban_del(struct ls_plane *plane, const struct ls_prefix *prefix, struct ls
 		end_ways(place.set[i], place.subject, place.kind);
 	const struct ls_ban_text_key key = text_key(place.subject, place.kind);
 	(void)bpf_map_delete_elem(plane->maps[LS_MAP_BAN_TEXTS].fd, &key);
-	return found < 0 ? LS_BAN_E_ABSENT : 0;
+	if (found < 0)
+		return LS_BAN_E_ABSENT;
+	ls_journal_write(plane,
+			 &(struct ls_journal_entry){ .kind = LS_EVENT_UNBAN, .subject = prefix });
+	return 0;
 }
 
 static void describe(struct ls_plane *plane, uint64_t subject, uint64_t until, uint32_t what,
@@ -300,17 +313,19 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 	const struct ls_ban_info *info = ls_plane_memory(plane, LS_MAP_BAN_INFO, error);
 	const struct ls_ledger *ledger = ls_plane_memory(plane, LS_MAP_LEDGER, error);
 	_cleanup_free_ struct ls_ban_entry *entries = NULL;
+	const uint64_t now_ns = ls_plane_now(plane);
 	size_t count = 0, room = 0;
 
 	if (!sets || !info || !ledger)
 		return -EIO;
 	for (uint32_t set = 0; set < plane->maps[LS_MAP_BANS].entries; set++) {
 		for (int way = 0; way < LS_WAYS; way++) {
-			const uint64_t subject =
-				__atomic_load_n(&sets[set].way[way].subject, __ATOMIC_RELAXED);
+			/* The end first: once it is live, the subject before it stays. */
 			const uint64_t until =
 				__atomic_load_n(&sets[set].way[way].until, __ATOMIC_ACQUIRE);
-			if (until == LS_STATE_BUSY || !ls_ban_is_live(until, ls_plane_now(plane)))
+			const uint64_t subject =
+				__atomic_load_n(&sets[set].way[way].subject, __ATOMIC_RELAXED);
+			if (until == LS_STATE_BUSY || !ls_ban_is_live(until, now_ns))
 				continue;
 			if (count == room) {
 				room = room ? 2 * room : 64;
@@ -330,6 +345,50 @@ int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_c
 	*ret_count = drop_repeated(entries, count);
 	*ret = TAKE_PTR(entries);
 	return 0;
+}
+
+int ls_ban_survey(struct ls_plane *plane, size_t max, struct ls_ban_survey *ret,
+		  struct ls_error *error)
+{
+	const struct ls_control *control = ls_plane_control_rw(plane);
+	struct ls_ban_survey survey = { 0 };
+
+	/* Without bans the tables, 10 MiB, are not even mapped. */
+	if (!control->ban_lengths4 && !control->ban_lengths6) {
+		*ret = survey;
+		return 0;
+	}
+	const struct ls_bans *sets = ls_plane_memory(plane, LS_MAP_BANS, error);
+	const struct ls_ban_info *info = ls_plane_memory(plane, LS_MAP_BAN_INFO, error);
+	const struct ls_ledger *ledger = ls_plane_memory(plane, LS_MAP_LEDGER, error);
+	const uint64_t now_ns = ls_plane_now(plane);
+	if (!sets || !info || !ledger)
+		return -EIO;
+	survey.entries = calloc(max ? max : 1, sizeof(*survey.entries));
+	if (!survey.entries)
+		return ls_error_oom(error);
+	for (uint32_t i = 0; i < plane->maps[LS_MAP_BANS].entries * LS_WAYS; i++) {
+		const struct ls_ban *ban = &sets[i / LS_WAYS].way[i % LS_WAYS];
+		const uint64_t subject = __atomic_load_n(&ban->subject, __ATOMIC_RELAXED);
+		const uint64_t until = __atomic_load_n(&ban->until, __ATOMIC_ACQUIRE);
+		if (until == LS_STATE_BUSY || !ls_ban_is_live(until, now_ns))
+			continue;
+		const uint32_t what = info[i / LS_WAYS].way[i % LS_WAYS];
+		survey.count[(what & 0xff) < LS_ORIGIN_MAX ? what & 0xff : LS_ORIGIN_OPERATOR]++;
+		if (survey.n_entries < max)
+			describe(plane, subject, until, what, ledger,
+				 &survey.entries[survey.n_entries++]);
+	}
+	if (survey.n_entries)
+		qsort(survey.entries, survey.n_entries, sizeof(*survey.entries), compare_entries);
+	*ret = survey;
+	return 0;
+}
+
+void ls_ban_survey_fini(struct ls_ban_survey *survey)
+{
+	free(survey->entries);
+	memset(survey, 0, sizeof(*survey));
 }
 
 int ls_ban_lookup(struct ls_plane *plane, const struct ls_prefix *source, struct ls_ban_entry *ret,

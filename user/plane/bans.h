@@ -59,6 +59,21 @@ int ls_ban_del(struct ls_plane *plane, const struct ls_prefix *prefix, struct ls
 int ls_ban_list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_count,
 		struct ls_error *error);
 
+/* How many bans there are, and some of them. Zero to begin with. */
+struct ls_ban_survey {
+	uint64_t count[LS_ORIGIN_MAX];
+	struct ls_ban_entry *entries; /* owned; sorted by prefix */
+	size_t n_entries;
+};
+
+/*
+ * Counts all bans that have not ended and describes at most `max` of them, whichever: one pass over the table, so
+ * that half a million bans cost little more than one.
+ */
+int ls_ban_survey(struct ls_plane *plane, size_t max, struct ls_ban_survey *ret,
+		  struct ls_error *error);
+void ls_ban_survey_fini(struct ls_ban_survey *survey);
+
 /* The ban that a source would meet, longest first; 0 and *ret, or LS_BAN_E_ABSENT. */
 int ls_ban_lookup(struct ls_plane *plane, const struct ls_prefix *source, struct ls_ban_entry *ret,
 		  struct ls_error *error);

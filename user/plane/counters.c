@@ -5,7 +5,8 @@
  * The sums. Each counter of the ledger's books is read once per CPU and bank, added to the row that it
  * belongs to and to the totals at the same time; nothing is subtracted, so nothing can go negative.
  *
- * Several limits of one name, past and present, share their counters, which are counted once.
+ * Several limits of one name, past and present, share their counters, which are counted once. A name that the ledger
+ * forgets leaves its block to another one: what was counted under it is folded into the verdicts of no class.
  */
 
 #include <stdio.h>
@@ -15,6 +16,36 @@
 #include "loadshed/policy_abi.h"
 #include "user/base/error.h"
 #include "user/plane/internal.h"
+#include "user/policy/compile.h"
+
+/* What the counters of a block stand for. */
+struct meaning {
+	uint32_t offset;
+	enum ls_verdict verdict;
+	enum ls_reason reason;
+};
+
+static const struct meaning class_counters[] = {
+	{ LS_CLASS_COUNTER_ADMITTED, LS_VERDICT_PASS, LS_REASON_ADMITTED },
+	{ LS_CLASS_COUNTER_INTERNAL, LS_VERDICT_PASS, LS_REASON_INTERNAL },
+	{ LS_CLASS_COUNTER_OVERLOAD_DROP, LS_VERDICT_DROP, LS_REASON_OVERLOAD },
+	{ LS_CLASS_COUNTER_OVERLOAD_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_OVERLOAD },
+	{ LS_CLASS_COUNTER_PANIC_DROP, LS_VERDICT_DROP, LS_REASON_PANIC },
+	{ LS_CLASS_COUNTER_PANIC_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_PANIC },
+};
+
+static const struct meaning limit_counters[] = {
+	{ LS_LIMIT_COUNTER_DROP, LS_VERDICT_DROP, LS_REASON_LIMIT },
+	{ LS_LIMIT_COUNTER_CROWD_DROP, LS_VERDICT_DROP, LS_REASON_CROWD },
+	{ LS_LIMIT_COUNTER_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_LIMIT },
+	{ LS_LIMIT_COUNTER_CROWD_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_CROWD },
+};
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+_Static_assert(LS_REASON_PANIC + 8 - 16 < LS_REASON_MALFORMED &&
+		       LS_REASON_ADMITTED + 8 > LS_REASON_MALFORMED,
+	       "LS_COUNTER_FOLDED meets no counter of packets");
 
 /* A reading under way. */
 struct reading {
@@ -70,12 +101,10 @@ static struct ls_tally take(struct reading *reading, uint32_t number, enum ls_ve
 	return sum;
 }
 
-/* Reads a counter and, if it is not zero, gives it a row. */
-static void take_row(struct reading *reading, struct ls_stats_class *class, uint32_t number,
-		     enum ls_verdict verdict, enum ls_reason reason, const char *limit)
+/* Gives what was counted a row, if it is not zero. */
+static void add_row(struct reading *reading, struct ls_stats_class *class, struct ls_tally tally,
+		    enum ls_verdict verdict, enum ls_reason reason, const char *limit)
 {
-	const struct ls_tally tally = take(reading, number, verdict);
-
 	if (tally.packets == 0 && tally.bytes == 0)
 		return;
 	struct ls_stats_verdict *rows =
@@ -90,68 +119,105 @@ static void take_row(struct reading *reading, struct ls_stats_class *class, uint
 	snprintf(row->limit, sizeof(row->limit), "%s", limit);
 }
 
+/* Other places among the global counters hold what was folded. */
+static bool can_happen(unsigned verdict, unsigned reason)
+{
+	if (verdict == LS_VERDICT_PASS)
+		return !LS_REASON_DROPS(reason) || reason == LS_REASON_MALFORMED;
+	return LS_REASON_DROPS(reason);
+}
+
 static void take_global(struct reading *reading, struct ls_stats_class *class)
 {
-	for (unsigned verdict = 0; verdict < LS_VERDICT_MAX; verdict++)
-		for (unsigned reason = 0; reason < LS_REASON_MAX; reason++)
-			take_row(reading, class, LS_COUNTER_GLOBAL(verdict, reason),
-				 (enum ls_verdict)verdict, (enum ls_reason)reason, "");
+	for (unsigned verdict = 0; verdict < LS_VERDICT_MAX; verdict++) {
+		for (unsigned reason = 0; reason < LS_REASON_MAX; reason++) {
+			if (!can_happen(verdict, reason))
+				continue;
+			struct ls_tally sum = take(reading, LS_COUNTER_GLOBAL(verdict, reason),
+						   (enum ls_verdict)verdict);
+			add(&sum, take(reading, LS_COUNTER_FOLDED(verdict, reason),
+				       (enum ls_verdict)verdict));
+			add_row(reading, class, sum, (enum ls_verdict)verdict,
+				(enum ls_reason)reason, "");
+		}
+	}
 }
 
 static void take_limit(struct reading *reading, struct ls_stats_class *class,
 		       const struct ls_ledger_limit *limit)
 {
-	static const struct {
-		uint32_t offset;
-		enum ls_verdict verdict;
-		enum ls_reason reason;
-	} counters[] = {
-		{ LS_LIMIT_COUNTER_DROP, LS_VERDICT_DROP, LS_REASON_LIMIT },
-		{ LS_LIMIT_COUNTER_CROWD_DROP, LS_VERDICT_DROP, LS_REASON_CROWD },
-		{ LS_LIMIT_COUNTER_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_LIMIT },
-		{ LS_LIMIT_COUNTER_CROWD_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_CROWD },
-	};
-
-	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
-		take_row(reading, class, limit->counter + counters[i].offset, counters[i].verdict,
-			 counters[i].reason, limit->name);
+	for (size_t i = 0; i < LENGTH(limit_counters); i++) {
+		const struct meaning *means = &limit_counters[i];
+		add_row(reading, class,
+			take(reading, limit->counter + means->offset, means->verdict),
+			means->verdict, means->reason, limit->name);
+	}
 }
 
-/* Whether an earlier row of the ledger has the same counters: another identity of the same name. */
-static bool is_repeated(const struct ls_ledger *ledger, unsigned index)
+/* The ledger's limits, those of a class together and in the order of their slots. */
+struct limits {
+	const struct ls_ledger_limit *rows[LS_SLOTS];
+	size_t count;
+};
+
+static int compare_limits(const void *a, const void *b)
 {
-	for (unsigned i = 0; i < index; i++)
-		if (ledger->limits[i].class_name[0] && ledger->limits[i].name[0] &&
-		    ledger->limits[i].counter == ledger->limits[index].counter)
+	const struct ls_ledger_limit *left = *(const struct ls_ledger_limit *const *)a;
+	const struct ls_ledger_limit *right = *(const struct ls_ledger_limit *const *)b;
+	const int order = strncmp(left->class_name, right->class_name, LS_NAME_BYTES);
+
+	return order ? order : (left > right) - (left < right);
+}
+
+static void sort_limits(const struct ls_ledger *ledger, struct limits *ret)
+{
+	ret->count = 0;
+	for (unsigned i = 0; i < LS_SLOTS; i++)
+		if (ledger->limits[i].class_name[0] && ledger->limits[i].name[0])
+			ret->rows[ret->count++] = &ledger->limits[i];
+	qsort(ret->rows, ret->count, sizeof(ret->rows[0]), compare_limits);
+}
+
+/* The first of a class; ret->count: there is none. */
+static size_t find_limits(const struct limits *limits, const char *class_name)
+{
+	size_t low = 0, high = limits->count;
+
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
+		if (strncmp(limits->rows[middle]->class_name, class_name, LS_NAME_BYTES) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Whether a row from `first` on and before `index` has the same counters: another identity of the same name. */
+static bool is_repeated(const struct limits *limits, size_t first, size_t index)
+{
+	for (size_t i = first; i < index; i++)
+		if (limits->rows[i]->counter == limits->rows[index]->counter)
 			return true;
 	return false;
 }
 
 static void take_class(struct reading *reading, struct ls_stats_class *class,
-		       const struct ls_ledger *ledger, const struct ls_ledger_class *entry)
+		       const struct limits *limits, const struct ls_ledger_class *entry)
 {
-	static const struct {
-		uint32_t offset;
-		enum ls_verdict verdict;
-		enum ls_reason reason;
-	} counters[] = {
-		{ LS_CLASS_COUNTER_ADMITTED, LS_VERDICT_PASS, LS_REASON_ADMITTED },
-		{ LS_CLASS_COUNTER_INTERNAL, LS_VERDICT_PASS, LS_REASON_INTERNAL },
-		{ LS_CLASS_COUNTER_OVERLOAD_DROP, LS_VERDICT_DROP, LS_REASON_OVERLOAD },
-		{ LS_CLASS_COUNTER_OVERLOAD_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_OVERLOAD },
-		{ LS_CLASS_COUNTER_PANIC_DROP, LS_VERDICT_DROP, LS_REASON_PANIC },
-		{ LS_CLASS_COUNTER_PANIC_WOULD, LS_VERDICT_WOULD_DROP, LS_REASON_PANIC },
-	};
-
 	snprintf(class->name, sizeof(class->name), "%.31s", entry->name);
-	for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
-		take_row(reading, class, entry->counter + counters[i].offset, counters[i].verdict,
-			 counters[i].reason, "");
-	for (unsigned i = 0; i < LS_SLOTS; i++) {
-		const struct ls_ledger_limit *limit = &ledger->limits[i];
-		if (limit->name[0] && strncmp(limit->class_name, entry->name, LS_NAME_BYTES) == 0 &&
-		    !is_repeated(ledger, i))
-			take_limit(reading, class, limit);
+	for (size_t i = 0; i < LENGTH(class_counters); i++) {
+		const struct meaning *means = &class_counters[i];
+		add_row(reading, class,
+			take(reading, entry->counter + means->offset, means->verdict),
+			means->verdict, means->reason, "");
+	}
+	const size_t first = find_limits(limits, entry->name);
+	for (size_t i = first; i < limits->count; i++) {
+		if (strncmp(limits->rows[i]->class_name, entry->name, LS_NAME_BYTES) != 0)
+			break;
+		if (!is_repeated(limits, first, i))
+			take_limit(reading, class, limits->rows[i]);
 	}
 }
 
@@ -164,9 +230,11 @@ static int take_classes(struct reading *reading, struct ls_error *error)
 	const struct ls_ledger *ledger = ls_plane_memory(plane, LS_MAP_LEDGER, error);
 	const struct ls_tables *tables = ls_plane_memory(plane, LS_MAP_TABLES, error);
 	bool done[LS_CLASS_SLOTS] = { false };
+	struct limits limits;
 
 	if (!ledger || !tables)
 		return -EIO;
+	sort_limits(ledger, &limits);
 	stats->classes = calloc(1 + LS_CLASS_SLOTS, sizeof(*stats->classes));
 	if (!stats->classes)
 		return ls_error_oom(error);
@@ -177,14 +245,15 @@ static int take_classes(struct reading *reading, struct ls_error *error)
 		if (slot >= LS_CLASS_SLOTS || done[slot])
 			continue;
 		done[slot] = true;
-		take_class(reading, &stats->classes[stats->n_classes++], ledger,
+		take_class(reading, &stats->classes[stats->n_classes++], &limits,
 			   &ledger->classes[slot]);
 	}
+	stats->n_current = stats->n_classes;
 	for (unsigned slot = 0; slot < LS_CLASS_SLOTS; slot++) {
 		struct ls_stats_class *class = &stats->classes[stats->n_classes];
 		if (done[slot] || !ledger->classes[slot].name[0])
 			continue;
-		take_class(reading, class, ledger, &ledger->classes[slot]);
+		take_class(reading, class, &limits, &ledger->classes[slot]);
 		if (class->n_verdicts)
 			stats->n_classes++;
 		else
@@ -239,8 +308,8 @@ static bool is_vanished(const struct ls_state_interface *row, const char *name)
 	       ls_device_get(row->ifindex, &device) < 0;
 }
 
-static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank,
-		     struct ls_error *error)
+int ls_row_find(const struct ls_plane *plane, const char *name,
+		const struct ls_state_interface **ret, struct ls_error *error)
 {
 	const struct ls_state *state = ls_plane_state(plane);
 	struct ls_device device = { 0 };
@@ -249,14 +318,14 @@ static int find_bank(struct ls_plane *plane, const char *name, int *ret_bank,
 	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
 		const struct ls_state_interface *row = &state->interfaces[i];
 		if (r < 0 ? is_vanished(row, name) : row->ifindex == device.ifindex) {
-			*ret_bank = row->bank;
+			*ret = row;
 			return 0;
 		}
 	}
 	if (r < 0)
 		return r;
-	return ls_error_set(error, "cannot count on '%s': instance '%s' is not attached there",
-			    name, plane->instance);
+	return ls_error_set(error, "cannot watch '%s': instance '%s' is not attached there", name,
+			    plane->instance);
 }
 
 /* Counters move to the retired for microseconds, when an interface is detached. */
@@ -267,11 +336,12 @@ int ls_stats_read(struct ls_plane *plane, const char *interface, struct ls_stats
 {
 	_cleanup_free_ struct reading *reading = NULL;
 	struct ls_stats stats = { 0 };
-	int bank = -1;
-	int r = interface ? find_bank(plane, interface, &bank, error) : 0;
+	const struct ls_state_interface *row = NULL;
+	int r = interface ? ls_row_find(plane, interface, &row, error) : 0;
 
 	if (r < 0)
 		return r;
+	const int bank = row ? row->bank : -1;
 	const struct ls_counters *live = ls_plane_memory(plane, LS_MAP_COUNTERS, error);
 	const struct ls_counters *retired = ls_plane_memory(plane, LS_MAP_RETIRED, error);
 	if (!live || !retired)
@@ -315,6 +385,27 @@ void ls_stats_fini(struct ls_stats *stats)
 	memset(stats, 0, sizeof(*stats));
 }
 
+/*
+ * Around every move of counts from one place to another: readers that meet it read again. An odd number may stand from
+ * a process that was killed here: the parity is what counts.
+ */
+static void fold_begin(struct ls_state *state)
+{
+	__atomic_store_n(&state->folding, (state->folding + 1) | 1, __ATOMIC_SEQ_CST);
+}
+
+static void fold_end(struct ls_state *state)
+{
+	__atomic_store_n(&state->folding, state->folding + 1, __ATOMIC_SEQ_CST);
+}
+
+static void move(struct ls_counter *from, struct ls_counter *to)
+{
+	to->packets += from->packets;
+	to->bytes += from->bytes;
+	*from = (struct ls_counter){ 0 };
+}
+
 void ls_counters_retire(struct ls_plane *plane, unsigned bank)
 {
 	struct ls_state *state = ls_plane_state(plane);
@@ -324,15 +415,41 @@ void ls_counters_retire(struct ls_plane *plane, unsigned bank)
 
 	if (!live || !retired)
 		return;
-	/* An odd number may stand from a process that was killed here: the parity is what counts. */
-	__atomic_store_n(&state->folding, (state->folding + 1) | 1, __ATOMIC_SEQ_CST);
-	for (uint32_t cpu = 0; cpu < cpus; cpu++) {
-		struct ls_counters *from = &live[cpu * LS_BANKS + bank];
-		for (uint32_t i = 0; i < LS_COUNTERS; i++) {
-			retired->counter[i].packets += from->counter[i].packets;
-			retired->counter[i].bytes += from->counter[i].bytes;
-			from->counter[i] = (struct ls_counter){ 0 };
-		}
+	fold_begin(state);
+	for (uint32_t cpu = 0; cpu < cpus; cpu++)
+		for (uint32_t i = 0; i < LS_COUNTERS; i++)
+			move(&live[cpu * LS_BANKS + bank].counter[i], &retired->counter[i]);
+	fold_end(state);
+}
+
+static void fold(struct ls_counters *in, const struct ls_reused_counters *block)
+{
+	const bool is_class = block->count == LS_CLASS_COUNTERS;
+	const struct meaning *means = is_class ? class_counters : limit_counters;
+	const size_t count = is_class ? LENGTH(class_counters) : LENGTH(limit_counters);
+
+	for (size_t i = 0; i < count; i++)
+		move(&in->counter[block->counter + means[i].offset],
+		     &in->counter[LS_COUNTER_FOLDED(means[i].verdict, means[i].reason)]);
+}
+
+int ls_counters_fold(struct ls_plane *plane, const struct ls_reused_counters *blocks, size_t count,
+		     struct ls_error *error)
+{
+	struct ls_state *state = ls_plane_state(plane);
+
+	if (count == 0)
+		return 0;
+	struct ls_counters *live = ls_plane_memory(plane, LS_MAP_COUNTERS, error);
+	struct ls_counters *retired = ls_plane_memory(plane, LS_MAP_RETIRED, error);
+	if (!live || !retired)
+		return -EIO;
+	fold_begin(state);
+	for (size_t i = 0; i < count; i++) {
+		for (uint32_t k = 0; k < plane->maps[LS_MAP_COUNTERS].entries; k++)
+			fold(&live[k], &blocks[i]);
+		fold(retired, &blocks[i]);
 	}
-	__atomic_store_n(&state->folding, state->folding + 1, __ATOMIC_SEQ_CST);
+	fold_end(state);
+	return 0;
 }

@@ -46,6 +46,7 @@ struct ls_stats {
 	struct ls_stats_class
 		*classes; /* "" first, then the policy's in its order, then past ones */
 	size_t n_classes;
+	size_t n_current; /* of them: "" and those of the policy in force */
 	struct ls_stats_interface *interfaces;
 	size_t n_interfaces;
 	uint64_t read_ns; /* CLOCK_MONOTONIC of the reading, for rates */

@@ -12,6 +12,7 @@
 #include <bpf/bpf.h>
 
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/save.h"
 #include "user/policy/check.h"
 
@@ -33,6 +34,9 @@ static int detach_row(struct ls_plane *plane, struct ls_state_interface *row,
 	if (fd >= 0 && bpf_link_detach(fd) < 0 && errno != ENOLINK && errno != ENODEV &&
 	    errno != EINVAL)
 		return ls_error_set_errno(error, errno, "cannot detach from '%s'", row->name);
+	ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_DETACH,
+							    .name = row->name,
+							    .ifindex = row->ifindex });
 	forget_row(plane, row);
 	ls_row_drop(plane, row);
 	return 0;

@@ -273,3 +273,35 @@ int ls_plane_ghosts(char *list, size_t size)
 	}
 	return count;
 }
+
+/* Of <linux/if_bonding.h>, which cannot stand beside <net/if.h>. */
+struct bond_info {
+	int32_t mode, members, miimon;
+};
+
+struct bond_member {
+	int32_t number;
+	char name[IFNAMSIZ];
+	int8_t link, state;
+	uint32_t failures;
+};
+
+size_t ls_device_members(const char *name, uint32_t *list, size_t room)
+{
+	_cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct bond_info bond = { 0 };
+	struct ifreq request = { .ifr_data = (void *)&bond };
+	size_t count = 0;
+
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%.15s", name);
+	if (fd < 0 || ioctl(fd, SIOCBONDINFOQUERY, &request) < 0)
+		return 0;
+	for (int i = 0; i < bond.members && count < room; i++) {
+		struct bond_member member = { .number = i };
+		request.ifr_data = (void *)&member;
+		if (ioctl(fd, SIOCBONDSLAVEINFOQUERY, &request) == 0 &&
+		    (list[count] = if_nametoindex(member.name)) != 0)
+			count++;
+	}
+	return count;
+}

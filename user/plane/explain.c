@@ -118,6 +118,13 @@ static int map_tables(struct ls_view *view, struct ls_error *error)
 	view->ports = tables->ports;
 	view->rows = (const uint64_t *)tables->rows;
 	view->shared = tables->shared;
+	view->hot = NULL;
+	if (plane->maps[LS_MAP_HOT].fd >= 0 && plane->maps[LS_MAP_HOT_CPUS].fd >= 0 &&
+	    view->now_ns < LS_READ_ONCE(view->control->hot_until)) {
+		view->hot_cpus = ls_plane_memory(plane, LS_MAP_HOT_CPUS, error);
+		view->n_cpus = plane->maps[LS_MAP_HOT_CPUS].entries;
+		view->hot = view->hot_cpus ? ls_plane_memory(plane, LS_MAP_HOT, error) : NULL;
+	}
 	for (int table = 0; table < LS_TABLES; table++) {
 		view->table_base[table] = sets;
 		view->table_mask[table] = state->sets[table] - 1;
@@ -286,14 +293,24 @@ static void judge_class(struct ls_view *view, const struct ls_ledger *ledger, un
 	}
 	const bool panic = view->word & LS_WORD_PANIC && ask_panic(view, ret);
 	const bool overload = view->word & LS_WORD_OVERLOAD && ask_overload(view, ret);
+	const bool level =
+		view->word & LS_WORD_LEVEL &&
+		ls_view_level_refuses(view, class < LS_CLASSES ? &of[class] : NULL, ret->priority);
+	const bool overload_monitors = view->word & LS_WORD_OVERLOAD_MONITOR;
+	/* What all nodes share is asked last: what else refuses does not count there. */
+	for (size_t i = 0; ret->limit < 0 && !panic && !overload && !level && i < ret->n_limits;
+	     i++)
+		if (ret->limits[i].thins)
+			ret->limit = (int)i;
 	if (ret->limit >= 0)
 		refuse(view,
 		       ret->limits[ret->limit].place == LS_PLACE_CROWD ? LS_REASON_CROWD
 								       : LS_REASON_LIMIT,
 		       ret->class_monitors, ret);
-	else if (panic || overload)
-		refuse(view, panic ? LS_REASON_PANIC : LS_REASON_OVERLOAD, ret->class_monitors,
-		       ret);
+	else if (panic)
+		refuse(view, LS_REASON_PANIC, ret->class_monitors, ret);
+	else if (overload || level)
+		refuse(view, LS_REASON_OVERLOAD, ret->class_monitors || overload_monitors, ret);
 }
 
 static uint64_t left(uint64_t until, uint64_t now_ns)

@@ -63,8 +63,11 @@ struct ls_explain_limit {
 	char key[LS_EXPLAIN_KEY_TEXT]; /* who is limited, as text; of `per: class` its name */
 	uint8_t per, count, algorithm; /* LS_ABI_* */
 	enum ls_explain_place place;
-	bool is_charged;    /* such a packet costs something here */
-	bool refuses;	    /* this packet, asked alone */
+	bool is_charged; /* such a packet costs something here */
+	bool refuses;	 /* this packet, asked alone */
+	bool is_shared;	 /* the limit holds for all nodes, and this source is counted by all */
+	bool thins; /* then: what is admitted here is refused all the same, since all nodes' is too much */
+	double admit;	    /* then: the part that passes, 0 to 1 */
 	uint64_t ceiling;   /* burst or limit, NAT included: packets, bytes, connections */
 	uint64_t remaining; /* how much would be admitted now */
 	/* Until such a packet conforms (where it costs nothing: until a connection would); LS_EXPLAIN_NEVER. */

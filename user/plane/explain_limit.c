@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pure/hash.h"
+#include "pure/hot.h"
 #include "pure/limit.h"
 #include "user/plane/wait.h"
 
@@ -87,40 +88,6 @@ static void name_subject(const struct ls_view *view, const struct ls_limit_abi *
 
 /* ---- where its state is ---- */
 
-/* How much of its limit a stranger's state has used; 0: it is dead (kern/table.h, ls_share). */
-static unsigned share_of(const struct ls_view *view, const struct ls_slot_abi *slot, unsigned table,
-			 uint64_t state, uint32_t place)
-{
-	uint64_t used;
-
-	if (!slot->known || !state)
-		return 0;
-	if (table == LS_TABLE_LOG) {
-		const uint64_t window = slot->window_ns << LS_TICKS_PER_NS_SHIFT;
-		const uint64_t eighth = slot->limit / 8, admitted = state - 1;
-		const __u64 *stamp = view->logs[place].stamp;
-		if (!admitted ||
-		    !ls_tick_after(stamp[(admitted - 1) & (LS_LOG_STAMPS - 1)] + window, view->now))
-			return 0;
-		return admitted > eighth && ls_tick_after(stamp[(admitted - 1 - eighth) &
-								(LS_LOG_STAMPS - 1)] +
-								  window,
-							  view->now)
-			       ? 255
-			       : 1;
-	}
-	if (slot->algorithm == LS_ABI_TOKEN_BUCKET) {
-		used = ls_bucket_used(state, view->now, LS_COST_TICKS_MAX);
-	} else {
-		const struct ls_window_clock clock =
-			ls_window_at(view->wall_ns, slot->window_ns | !slot->window_ns);
-		const struct ls_sliding_counts counts = ls_sliding_counts(state, clock.number);
-		used = slot->algorithm == LS_ABI_FIXED_WINDOW ? ls_fixed_count(state, clock.number)
-							      : counts.previous + counts.current;
-	}
-	return used ? (unsigned)(used >> (slot->share_shift & 63)) | 1 : 0;
-}
-
 /* The share of a way's limit that it has used; 0: dead; -1: it is being claimed. */
 static int share_at(const struct ls_view *view, unsigned table, uint32_t set, uint32_t way,
 		    unsigned *ret_full)
@@ -135,8 +102,11 @@ static int share_at(const struct ls_view *view, unsigned table, uint32_t set, ui
 		return -1;
 	if (!key)
 		return 0;
-	return (int)share_of(view, slot, table, state,
-			     (set - view->table_base[table]) * LS_WAYS + way);
+	return (int)ls_state_share(
+		(struct ls_instant){ .now = view->now, .wall_ns = view->wall_ns }, slot, table,
+		state,
+		table == LS_TABLE_LOG ? &view->logs[(set - view->table_base[table]) * LS_WAYS + way]
+				      : NULL);
 }
 
 static bool is_taken(const struct ls_view *view, uint64_t place)
@@ -265,8 +235,62 @@ static bool admits(const struct ls_view *view, const struct ls_standing *standin
 			     standing->ceiling, &next);
 }
 
+/* The live entry of the key in the side table, from 1; 0: none (kern/hot.h). */
+static uint32_t find_shared(const struct ls_view *view, uint64_t key)
+{
+	const uint32_t set = ls_hot_set_of(key);
+
+	for (uint32_t i = 0; i < LS_HOT_WAYS; i++) {
+		const struct ls_hot_way *const way = &view->hot->sets[set].way[i];
+		if (LS_READ_ONCE(way->key) == key &&
+		    ls_hot_is_live(LS_READ_ONCE(way->until), view->now_ns))
+			return set * LS_HOT_WAYS + i + 1;
+	}
+	return 0;
+}
+
+/*
+ * What all nodes together make of the cost, the ceiling and the answer. The remainder of the error diffusion is each CPU's: the
+ * next packet is taken to come to that which had most of this source.
+ */
+static void share(const struct ls_view *view, const struct ls_limit_abi *limit, unsigned class_slot,
+		  __u64 *cost, __u64 *ceiling, struct ls_explain_limit *ret)
+{
+	uint64_t key = 0;
+
+	if (!view->hot || !(limit->flags & LS_LIMIT_F_CLUSTER))
+		return;
+	(void)set_of(view, limit, class_slot, &key);
+	const uint32_t entry = find_shared(view, key);
+	const struct ls_hot_limit *const of = &view->hot->limits[limit->slot];
+	struct ls_hot_standing standing = { *cost, *ceiling,
+					    limit->per == LS_ABI_PER_SOURCE ? view->factor : 0 };
+
+	ret->admit = 1;
+	ls_hot_apply(view->hot, limit, entry, view->now_ns, view->wall_ns, &standing);
+	*cost = standing.cost;
+	*ceiling = standing.ceiling;
+	if (!entry) {
+		if (of->until & LS_HOT_F_CLOSED && ls_hot_is_live(of->until, view->now_ns)) {
+			ret->is_shared = ret->thins = ret->is_charged;
+			ret->admit = 0;
+		}
+		return;
+	}
+	const uint32_t admit =
+		view->hot->sets[(entry - 1) / LS_HOT_WAYS].way[(entry - 1) % LS_HOT_WAYS].admit;
+	const struct ls_hot_count *count = &view->hot_cpus[0].count[entry - 1];
+	for (uint32_t cpu = 1; cpu < view->n_cpus; cpu++)
+		if (view->hot_cpus[cpu].count[entry - 1].offered > count->offered)
+			count = &view->hot_cpus[cpu].count[entry - 1];
+	__u32 frac = count->frac;
+	ret->is_shared = true;
+	ret->admit = admit == LS_HOT_ADMIT_ALL ? 1 : (double)admit / 4294967296.0;
+	ret->thins = ret->is_charged && ls_hot_thins(admit, &frac);
+}
+
 /* Numbers and answer of a state that was found at ret->place. */
-static void judge(const struct ls_view *view, struct ls_standing *standing,
+static void judge(const struct ls_view *view, struct ls_standing *standing, unsigned class_slot,
 		  struct ls_explain_limit *ret)
 {
 	const struct ls_limit_abi *limit = standing->limit;
@@ -280,6 +304,7 @@ static void judge(const struct ls_view *view, struct ls_standing *standing,
 	} else {
 		ls_limit_scale(limit, view->factor, &cost, &ceiling);
 		standing->factor = limit->per == LS_ABI_PER_SOURCE ? view->factor : 0;
+		share(view, limit, class_slot, &cost, &ceiling, ret);
 	}
 	standing->ceiling = ceiling;
 	ret->ceiling = ls_standing_ceiling(standing);
@@ -304,7 +329,7 @@ bool ls_view_limit(struct ls_view *view, const struct ls_limit_abi *limit, unsig
 	ret->algorithm = limit->algorithm;
 	name_subject(view, limit, ret->key);
 	ret->place = find_state(view, limit, class_slot, &standing, &way);
-	judge(view, &standing, ret);
+	judge(view, &standing, class_slot, ret);
 	if (ret->is_charged && way != UINT64_MAX && view->n_taken < LS_VIEW_TAKEN)
 		view->taken[view->n_taken++] = way;
 	return ret->refuses;

@@ -21,10 +21,14 @@
 
 #include "loadshed/bounds.h"
 #include "loadshed/control_abi.h"
+#include "loadshed/event_abi.h"
+#include "loadshed/hot_abi.h"
 #include "loadshed/ledger_abi.h"
+#include "loadshed/overload_abi.h"
 #include "loadshed/state_abi.h"
 #include "loadshed/table_abi.h"
 #include "loadshed/tables_abi.h"
+#include "loadshed/top_abi.h"
 #include "user/plane/plane.h"
 #include "user/plane/version.h"
 
@@ -38,10 +42,17 @@
 	X(BANS, ls_bans)                                                                           \
 	X(BAN_INFO, ls_ban_info)                                                                   \
 	X(BAN_TEXTS, ls_ban_texts)                                                                 \
+	X(OVERLOAD, data_overload)                                                                 \
+	X(OFFERED, ls_offered)                                                                     \
+	X(FLOWS, ls_flows)                                                                         \
 	X(COUNTERS, ls_counters)                                                                   \
+	X(TOP, ls_top)                                                                             \
 	X(RETIRED, ls_retired)                                                                     \
 	X(LEDGER, ls_ledger)                                                                       \
 	X(TEXTS, ls_texts)                                                                         \
+	X(HOT, ls_hot)                                                                             \
+	X(HOT_CPUS, ls_hot_cpus)                                                                   \
+	X(EVENTS, ls_events)                                                                       \
 	X(STATE, ls_state)                                                                         \
 	X(CONTROL, data_control)
 
@@ -72,6 +83,7 @@ struct ls_plane {
 	bool is_sandbox;
 	bool is_replay;
 	char directory[PATH_MAX]; /* of the pins; "" for a sandbox */
+	uint64_t directory_inode; /* when they were opened */
 	int lock_fd;
 	/* Interfaces that were detached by this process: they are saved no longer. */
 	char forgotten[LS_STATE_INTERFACES][16];
@@ -188,6 +200,11 @@ bool ls_pins_next_link(const char *directory, uint32_t *ret_ifindex);
 
 /* fd that holds the lock of the instance until it is closed; or negative with a line that names who has it. */
 int ls_lock_take(const char *instance, struct ls_error *error);
+/* Takes its file away; only by who holds it. */
+void ls_lock_remove(const char *instance);
+
+/* The lock of the journal alone, held for microseconds; negative when it cannot be had at once. */
+int ls_lock_journal(const char *instance);
 
 /* ---- load.c ---- */
 
@@ -202,6 +219,12 @@ struct ls_load {
 /* Makes (or keeps) the maps and loads the program into `plane`, which must be empty. New maps are filled
  * with the first values; nothing is pinned. */
 int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct ls_error *error);
+
+/*
+ * One line about a program that the kernel does not take, whatever it wrote about it; returns -code. `log`, the
+ * verifier's, is taken apart. Public for tests.
+ */
+int ls_load_explain(int code, char *log, struct ls_error *error);
 
 /* SHA-256 of the object that this program carries. */
 void ls_load_digest(uint8_t ret_digest[static 32]);
@@ -230,6 +253,11 @@ int ls_device_check(const struct ls_device *device, struct ls_error *error);
 bool ls_device_takes_tags(const struct ls_device *device);
 /* What an ETHTOOL_G… command that answers with bits says of `bits`: 1 or 0; -1: unknown. */
 int ls_device_offload(const char *name, uint32_t command, uint32_t bits);
+/*
+ * The devices that a bond is made of: packets come in with their indexes, not with the bond's. At most `room`; returns
+ * how many, 0 for what is no bond.
+ */
+size_t ls_device_members(const char *name, uint32_t *list, size_t room);
 /* Current and largest number of queues (combined, else rx); false: unknown. */
 bool ls_device_queues(const struct ls_device *device, uint32_t *ret_now, uint32_t *ret_max);
 
@@ -252,8 +280,21 @@ bool ls_program_is_ours(const char *name);
 /* Moves the counters of a bank to ls_retired and clears it; nobody counts into it any more. */
 void ls_counters_retire(struct ls_plane *plane, unsigned bank);
 
+/*
+ * Adds what blocks of counters hold to the verdicts that belong to no class, on the same CPU and bank, and clears them:
+ * their names are forgotten, the sums stay. No packet counts into them. 0 or negative with a line.
+ */
+struct ls_reused_counters;
+int ls_counters_fold(struct ls_plane *plane, const struct ls_reused_counters *blocks, size_t count,
+		     struct ls_error *error);
+
 /* Waits until every program that is running now has ended. */
 void ls_grace_period(void);
+
+/* The row of an interface by name or altname, or of one that has vanished by its name at attach. Negative with a
+ * line. */
+int ls_row_find(const struct ls_plane *plane, const char *name,
+		const struct ls_state_interface **ret, struct ls_error *error);
 
 /* Whether a class of the policy asks for a VLAN tag. */
 bool ls_policy_uses_vlan(const struct ls_policy *policy);
@@ -261,6 +302,14 @@ bool ls_policy_uses_vlan(const struct ls_policy *policy);
 /* The publish without the question whether it is in force already. */
 int ls_publish(struct ls_plane *plane, const struct ls_policy *policy, const char *path,
 	       struct ls_error *error);
+
+/* ---- settle.c ---- */
+
+/*
+ * After a flip to `half`: pulls back what the rates of the other half have put further ahead than those of this one
+ * allow. Waits for running packets where there is anything to do. 0 or negative with a line; then it can be done again.
+ */
+int ls_publish_settle(struct ls_plane *plane, unsigned half, struct ls_error *error);
 
 /* A policy that asks for VLAN tags is refused where an interface of ours takes them out of the frame. */
 int ls_publish_check_tags(const struct ls_plane *plane, const struct ls_policy *policy,
@@ -279,6 +328,12 @@ uint64_t ls_timed_next_number(const struct ls_plane *plane);
  * long, unless it is confirmed. Nothing may be pending.
  */
 void ls_timed_flip(struct ls_plane *plane, uint64_t base, uint64_t confirm_ns);
+
+/*
+ * What comes after every flip, when the half in force is whole: its tables are settled, and only then it has a number,
+ * so that a process that is killed in between leaves it to the next writer.
+ */
+void ls_timed_finish(struct ls_plane *plane);
 
 /*
  * What whoever takes the lock does first: makes permanent what packets have done already when a deadline passed, and

@@ -48,11 +48,23 @@ int ls_link_info(int link_fd, uint32_t *ret_ifindex, uint32_t *ret_link_id,
 struct ls_state_interface *ls_row_of(const struct ls_plane *plane, uint32_t ifindex);
 /* Whether the link of a row still has its device. */
 bool ls_row_is_alive(const struct ls_plane *plane, const struct ls_state_interface *row);
+/* Leads the packets of an interface to the counters of a bank, and those of a bond's members, by whose indexes they come. */
+void ls_row_find_bank(struct ls_plane *plane, uint16_t bank, const struct ls_device *device);
+/* The same when they are known. */
+void ls_row_set_bank(struct ls_plane *plane, uint16_t bank, uint32_t ifindex,
+		     const uint32_t *members, size_t n_members);
+struct ls_presence_row;
+/* Whether it runs the program, and what else became of it. */
+void ls_row_presence(const struct ls_plane *plane, const struct ls_state_interface *row,
+		     struct ls_presence_row *ret);
 /* Forgets an interface: its row, its pin, its bank. The link must be detached, or dead. */
 void ls_row_drop(struct ls_plane *plane, struct ls_state_interface *row);
 /* Takes out what a killed attach left half done. */
 void ls_rows_drop_pending(struct ls_plane *plane);
-/* Takes out interfaces that have vanished. */
+/*
+ * Takes out interfaces that have vanished. One that is there and that somebody took our program off stays, so that this is
+ * seen; attaching or detaching it by name ends that.
+ */
 void ls_rows_drop_dead(struct ls_plane *plane);
 
 #endif

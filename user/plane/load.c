@@ -13,6 +13,8 @@
  *	log	S/32 ways, each with 64 stamps of its own		17 MiB
  *	strikes	S/16 ways						1.3 MiB
  *	bans	524 288, whatever S					10 MiB
+ *	shared	4096 sources with counts for each possible CPU		0.8 MiB + 0.2 MiB per CPU
+ *	events	512 for each possible CPU				0.2 MiB per CPU
  */
 
 #include <fcntl.h>
@@ -76,10 +78,17 @@ const char *ls_said(void)
 
 void ls_load_digest(uint8_t ret_digest[static 32])
 {
-	size_t length = 0;
-	const void *bytes = ls_skeleton__elf_bytes(&length);
+	/* It takes 2 ms, and serve asks each second. */
+	static uint8_t digest[32];
+	static bool is_known;
 
-	ls_sha256(bytes, length, ret_digest);
+	if (!is_known) {
+		size_t length = 0;
+		const void *bytes = ls_skeleton__elf_bytes(&length);
+		ls_sha256(bytes, length, digest);
+		is_known = true;
+	}
+	memcpy(ret_digest, digest, sizeof(digest));
 }
 
 /* Whether the kernel loads programs that take frames in several buffers (5.18). */
@@ -150,7 +159,8 @@ static struct bpf_map *map_of(struct ls_skeleton *skeleton, enum ls_map map)
 	return NULL;
 }
 
-static int set_sizes(struct ls_skeleton *skeleton, const struct table_sizes *sizes, uint32_t cpus)
+static int set_sizes(struct ls_skeleton *skeleton, const struct table_sizes *sizes, uint32_t cpus,
+		     bool is_replay)
 {
 	uint32_t sets = 0;
 
@@ -173,6 +183,10 @@ static int set_sizes(struct ls_skeleton *skeleton, const struct table_sizes *siz
 		{ skeleton->maps.ls_ban_info, sizes->ban_sets },
 		{ skeleton->maps.ls_ban_texts, sizes->ban_sets * LS_WAYS },
 		{ skeleton->maps.ls_counters, cpus * LS_BANKS },
+		{ skeleton->maps.ls_hot_cpus, cpus },
+		{ skeleton->maps.ls_events, is_replay ? 1 : cpus + 1 },
+		{ skeleton->maps.ls_offered, cpus },
+		{ skeleton->maps.ls_top, cpus },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		const int r = bpf_map__set_max_entries(rows[i].map, rows[i].entries);
@@ -219,7 +233,7 @@ int ls_load_memory(uint64_t sources, uint64_t *ret_wanted, uint64_t *ret_availab
 
 	ls_said_clear();
 	skeleton = ls_skeleton__open();
-	if (cpus < 0 || !skeleton || set_sizes(skeleton, &sizes, (uint32_t)cpus) < 0)
+	if (cpus < 0 || !skeleton || set_sizes(skeleton, &sizes, (uint32_t)cpus, false) < 0)
 		return -ENOMEM;
 	*ret_wanted = memory_wanted(skeleton, NULL);
 	*ret_available = memory_available();
@@ -272,8 +286,7 @@ static const char *reason_in_log(char *log)
 	return why ? why : "";
 }
 
-/* One line about a program that the kernel does not take, whatever it wrote about it. */
-static int explain_refusal(int code, char *log, struct ls_error *error)
+int ls_load_explain(int code, char *log, struct ls_error *error)
 {
 	struct utsname system = { 0 };
 	const char *why = reason_in_log(log);
@@ -379,7 +392,7 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
 
 	const struct table_sizes sizes = request->keep ? sizes_of(request->keep)
 						       : sizes_for(request);
-	r = set_sizes(skeleton, &sizes, (uint32_t)cpus);
+	r = set_sizes(skeleton, &sizes, (uint32_t)cpus, request->is_replay);
 	if (r < 0)
 		return ls_error_set_errno(error, -r, "cannot set the sizes of the tables");
 	skeleton->rodata->ls_is_replay = request->is_replay;
@@ -396,7 +409,7 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
 	if (r < 0) {
 		if (request->verbose && log[0] != '\0')
 			fprintf(stderr, "%s\n", log);
-		return explain_refusal(-r, log, error);
+		return ls_load_explain(-r, log, error);
 	}
 	r = take_over(plane, skeleton, program, error);
 	if (r < 0)

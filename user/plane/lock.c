@@ -16,10 +16,16 @@
  * One lock per instance and network namespace, in /run because it means nothing after a reboot. flock()
  * goes with the file descriptor, so a killed holder never leaves one behind; the pid in the file is only
  * for the message.
+ *
+ * The file goes with the instance: whoever holds the lock of an instance that is not there (any more) removes it. So
+ * a lock that was got counts only if its file still has its name; else somebody removed it meanwhile, and the next
+ * one may hold another file already.
  */
 #define LS_LOCK_DIRECTORY "/run/loadshed"
 #define LS_LOCK_WAIT_NS 5000000000ULL
 #define LS_LOCK_PAUSE_NS 20000000L
+#define LS_JOURNAL_TRIES 100
+#define LS_JOURNAL_PAUSE_NS 1000000L
 
 static void holder_of(int fd, char text[static 32])
 {
@@ -31,22 +37,79 @@ static void holder_of(int fd, char text[static 32])
 		snprintf(text, 32, "unknown");
 }
 
-int ls_lock_take(const char *instance, struct ls_error *error)
+void ls_plane_run_path(const char *instance, const char *suffix,
+		       char ret_path[static LS_PLANE_RUN_PATH])
 {
-	_cleanup_close_ int fd = -1;
-	char path[128], holder[32];
-	const uint64_t deadline_ns = ls_now_monotonic() + LS_LOCK_WAIT_NS;
+	snprintf(ret_path, LS_PLANE_RUN_PATH, "%s/%s@%" PRIu64 ".%s", LS_LOCK_DIRECTORY, instance,
+		 ls_netns_inode(), suffix);
+}
 
+int ls_plane_run_make(struct ls_error *error)
+{
 	if (mkdir(LS_LOCK_DIRECTORY, 0700) < 0 && errno != EEXIST)
 		return ls_error_set_errno(error, errno, "cannot make '%s'", LS_LOCK_DIRECTORY);
-	snprintf(path, sizeof(path), "%s/%s@%" PRIu64 ".lock", LS_LOCK_DIRECTORY, instance,
-		 ls_netns_inode());
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return 0;
+}
+
+static bool has_name(int fd, const char *path)
+{
+	struct stat held, named;
+
+	return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && held.st_dev == named.st_dev &&
+	       held.st_ino == named.st_ino;
+}
+
+/* One try: 1 with the lock, 0 when somebody else has it or took its file away, or negative with a line. */
+static int try_lock(const char *path, int *ret_fd, struct ls_error *error)
+{
+	const int r = ls_plane_run_make(error);
+
+	if (r < 0)
+		return r;
+	const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return ls_error_set_errno(error, errno, "cannot open the lock '%s'", path);
-	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return ls_error_set_errno(error, errno, "cannot lock '%s'", path);
+	*ret_fd = fd;
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return has_name(fd, path);
+	if (errno != EWOULDBLOCK && errno != EINTR)
+		return ls_error_set_errno(error, errno, "cannot lock '%s'", path);
+	return 0;
+}
+
+int ls_lock_journal(const char *instance)
+{
+	char path[LS_PLANE_RUN_PATH];
+
+	ls_plane_run_path(instance, "journal", path);
+	for (int i = 0; i < LS_JOURNAL_TRIES; i++) {
+		_cleanup_close_ int fd = -1;
+		const int r = try_lock(path, &fd, NULL);
+		if (r < 0)
+			return r;
+		if (r > 0)
+			return TAKE_FD(fd);
+		nanosleep(&(struct timespec){ .tv_nsec = LS_JOURNAL_PAUSE_NS }, NULL);
+	}
+	return -EBUSY;
+}
+
+int ls_lock_take(const char *instance, struct ls_error *error)
+{
+	char path[LS_PLANE_RUN_PATH], holder[32];
+	const uint64_t deadline_ns = ls_now_monotonic() + LS_LOCK_WAIT_NS;
+
+	ls_plane_run_path(instance, "lock", path);
+	for (;;) {
+		_cleanup_close_ int fd = -1;
+		const int r = try_lock(path, &fd, error);
+		if (r < 0)
+			return r;
+		if (r > 0) {
+			if (ftruncate(fd, 0) == 0)
+				dprintf(fd, "%d\n", getpid());
+			return TAKE_FD(fd);
+		}
 		if (ls_now_monotonic() > deadline_ns) {
 			holder_of(fd, holder);
 			ls_error_set(
@@ -57,7 +120,14 @@ int ls_lock_take(const char *instance, struct ls_error *error)
 		}
 		nanosleep(&(struct timespec){ .tv_nsec = LS_LOCK_PAUSE_NS }, NULL);
 	}
-	if (ftruncate(fd, 0) == 0)
-		dprintf(fd, "%d\n", getpid());
-	return TAKE_FD(fd);
+}
+
+void ls_lock_remove(const char *instance)
+{
+	char path[LS_PLANE_RUN_PATH];
+
+	ls_plane_run_path(instance, "lock", path);
+	(void)unlink(path);
+	ls_plane_run_path(instance, "journal", path);
+	(void)unlink(path);
 }

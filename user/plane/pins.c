@@ -29,9 +29,9 @@
 #include <linux/magic.h>
 
 #include "user/base/error.h"
+#include "user/base/process.h"
 
 #define BPFFS "/sys/fs/bpf"
-#define ANCESTORS_MAX 64 /* a longer chain of parents is no shell's */
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
@@ -77,33 +77,21 @@ uint64_t ls_netns_cookie(void)
 	return cookie;
 }
 
-/* Parent of a process; 0: none or unknown. */
-static pid_t parent_of(pid_t pid)
-{
-	char path[64], line[512];
-	_cleanup_fclose_ FILE *file = NULL;
-	int parent = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	file = fopen(path, "re");
-	if (!file || !fgets(line, sizeof(line), file))
-		return 0;
-	/* The name in brackets may hold anything, brackets too. */
-	const char *rest = strrchr(line, ')');
-	if (!rest || sscanf(rest + 1, " %*c %d", &parent) != 1)
-		return 0;
-	return parent;
-}
-
 uint64_t ls_netns_inode_oldest(void)
 {
+	/* Asked once: a process that lives long loses its ancestors, and what was saved must be found where it was. */
+	static uint64_t known;
+
+	if (known)
+		return known;
 	uint64_t oldest = ls_netns_inode();
 	pid_t pid = getpid();
 
-	for (int i = 0; i < ANCESTORS_MAX && (pid = parent_of(pid)) > 0; i++) {
+	for (int i = 0; i < LS_ANCESTORS_MAX && (pid = ls_process_parent(pid)) > 0; i++) {
 		const uint64_t inode = namespace_inode(pid, "net");
 		oldest = inode ? inode : oldest;
 	}
+	known = oldest;
 	return oldest;
 }
 
@@ -116,8 +104,8 @@ static pid_t outer_process(void)
 
 	if (first)
 		return first == own ? 0 : 1;
-	for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
-		pid = parent_of(pid);
+	for (int i = 0; i < LS_ANCESTORS_MAX && pid > 1; i++) {
+		pid = ls_process_parent(pid);
 		const uint64_t inode = pid > 1 ? namespace_inode(pid, "mnt") : 0;
 		if (inode && inode != own)
 			return pid;
@@ -199,6 +187,46 @@ int ls_pins_root(bool create, char ret_root[static PATH_MAX], struct ls_error *e
 	if (mkdir(ret_root, 0700) < 0 && errno != EEXIST)
 		return ls_error_set_errno(error, errno, "cannot make '%s'", ret_root);
 	return 0;
+}
+
+/*
+ * Moves this process into the mount namespace that has bpffs, where it stays in sight when the process through which it
+ * was found has ended, and without the right to look at others. Only where the rest is the same file system, as with
+ * `ip netns exec`. The working directory becomes the root.
+ */
+static void move_to_bpffs(pid_t outer)
+{
+	char path[64];
+	struct stat here, there;
+
+	snprintf(path, sizeof(path), "/proc/%d/root/", outer);
+	if (stat("/", &here) < 0 || stat(path, &there) < 0 || here.st_dev != there.st_dev ||
+	    here.st_ino != there.st_ino)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", outer);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		(void)setns(fd, CLONE_NEWNS);
+}
+
+int ls_plane_prepare(bool create, struct ls_error *error)
+{
+	char root[PATH_MAX], path[PATH_MAX];
+	bool is_here = false;
+	const int r = ls_pins_root(create, root, error);
+
+	(void)ls_netns_inode_oldest();
+	if (ls_pins_bpffs(path, &is_here) && !is_here)
+		move_to_bpffs(outer_process());
+	return r < 0 ? r : 0;
+}
+
+bool ls_plane_looks_outside(void)
+{
+	char path[PATH_MAX];
+	bool is_here = false;
+
+	return !ls_pins_bpffs(path, &is_here) || !is_here;
 }
 
 int ls_pins_path(const char *root, const char *instance, const char *suffix,
@@ -358,6 +386,8 @@ int ls_pins_add_maps(const struct ls_plane *plane, const char *directory, struct
 	char path[PATH_MAX + 64];
 
 	for (int map = 0; map < LS_MAP_MAX; map++) {
+		if (plane->maps[map].fd < 0)
+			continue;
 		snprintf(path, sizeof(path), "%s/%s", directory, ls_map_name(map));
 		if (bpf_obj_pin(plane->maps[map].fd, path) < 0 && errno != EEXIST)
 			return ls_error_set_errno(error, errno, "cannot pin map '%s' at '%s'",

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -31,10 +32,19 @@ const char *ls_map_name(enum ls_map map)
 #undef MAP_NAME
 	};
 
-	/* Two are sections of the object. */
-	return map == LS_MAP_CONTROL  ? "ls_control"
-	       : map == LS_MAP_TABLES ? "ls_tables"
-				      : names[map];
+	/* Three are sections of the object. */
+	return map == LS_MAP_CONTROL	? "ls_control"
+	       : map == LS_MAP_TABLES	? "ls_tables"
+	       : map == LS_MAP_OVERLOAD ? "ls_overload"
+					: names[map];
+}
+
+/* Maps that came after the first layout: a program without them goes on, and an upgrade makes them. */
+static bool is_optional(enum ls_map map)
+{
+	return map == LS_MAP_EVENTS || map == LS_MAP_TOP || map == LS_MAP_OVERLOAD ||
+	       map == LS_MAP_OFFERED || map == LS_MAP_FLOWS || map == LS_MAP_HOT ||
+	       map == LS_MAP_HOT_CPUS;
 }
 
 /* Bytes of an element that this build expects; 0: an outer map, of which only the type counts. */
@@ -56,6 +66,20 @@ static uint32_t expected_bytes(enum ls_map map)
 	case LS_MAP_COUNTERS:
 	case LS_MAP_RETIRED:
 		return sizeof(struct ls_counters);
+	case LS_MAP_EVENTS:
+		return sizeof(struct ls_event_ring);
+	case LS_MAP_HOT:
+		return sizeof(struct ls_hot);
+	case LS_MAP_HOT_CPUS:
+		return sizeof(struct ls_hot_cpu);
+	case LS_MAP_OVERLOAD:
+		return sizeof(struct ls_overload);
+	case LS_MAP_OFFERED:
+		return sizeof(struct ls_offered);
+	case LS_MAP_FLOWS:
+		return sizeof(struct ls_flow_line);
+	case LS_MAP_TOP:
+		return sizeof(struct ls_top);
 	case LS_MAP_LEDGER:
 		return sizeof(struct ls_ledger);
 	case LS_MAP_STATE:
@@ -126,6 +150,8 @@ void ls_plane_fini(struct ls_plane *plane)
 	ls_skeleton__destroy(plane->skeleton);
 	plane->skeleton = NULL;
 	plane->replay = NULL;
+	if (plane->lock_fd >= 0 && access(plane->directory, F_OK) < 0)
+		ls_lock_remove(plane->instance);
 	close_fd(&plane->lock_fd);
 }
 
@@ -159,9 +185,18 @@ void *ls_plane_memory(struct ls_plane *plane, enum ls_map map, struct ls_error *
 
 	if (of->memory)
 		return of->memory;
+	if (of->fd < 0) {
+		ls_error_set(
+			error,
+			"cannot do this: the program that runs is of an earlier build, which has no '%s'; 'loadshed attach IFACE' replaces it and keeps the state",
+			ls_map_name(map));
+		return NULL;
+	}
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	const size_t bytes = (size_t)((of->value_bytes + 7U) & ~7U) * of->entries;
-	const int protection = plane->access == LS_PLANE_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+	/* The controller's records have a writer that holds no lock (overload.h). */
+	const bool is_written = plane->access == LS_PLANE_WRITE || map == LS_MAP_OVERLOAD;
+	const int protection = is_written ? PROT_READ | PROT_WRITE : PROT_READ;
 	const size_t rounded = (bytes + page - 1) / page * page;
 	void *memory = mmap(NULL, rounded, protection, MAP_SHARED, of->fd, 0);
 	if (memory == MAP_FAILED) {
@@ -195,16 +230,30 @@ static int open_pin(const struct ls_plane *plane, enum ls_map map)
 	return fd < 0 ? -errno : fd;
 }
 
+/* 0: it cannot be looked at. */
+static uint64_t inode_of(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 ? status.st_ino : 0;
+}
+
+bool ls_plane_is_current(const struct ls_plane *plane)
+{
+	return plane->directory_inode && inode_of(plane->directory) == plane->directory_inode;
+}
+
 int ls_plane_open_pins(struct ls_plane *plane, struct ls_error *error)
 {
 	bool is_other_layout = false;
 
-	if (access(plane->directory, F_OK) < 0 && errno == ENOENT)
+	plane->directory_inode = inode_of(plane->directory);
+	if (!plane->directory_inode && errno == ENOENT)
 		return LS_PLANE_E_ABSENT;
 	for (int map = 0; map < LS_MAP_MAX; map++) {
 		const int fd = open_pin(plane, map);
 		if (fd == -ENOENT) {
-			is_other_layout = true;
+			is_other_layout = is_other_layout || !is_optional(map);
 			continue;
 		}
 		const int r = fd < 0 ? fd : ls_plane_adopt(plane, map, fd);
@@ -292,7 +341,8 @@ static int find_and_open(struct ls_plane *plane, struct ls_error *error)
 
 	ls_said_clear();
 	r = ls_pins_root(false, root, error);
-	if (r == LS_PLANE_E_ABSENT && ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
+	if (r == LS_PLANE_E_ABSENT && plane->access != LS_PLANE_GLANCE &&
+	    ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
 		return ls_error_set(
 			error,
 			"cannot see the pins of what is attached to %s: no bpffs with them is mounted at /sys/fs/bpf of this mount namespace; run it where 'loadshed attach' was run",
@@ -336,11 +386,13 @@ int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_p
 		return ls_error_oom(error);
 	ls_plane_init(plane, instance, access);
 	const int r = ls_plane_open_into(plane, error);
-	if (r == LS_PLANE_E_LAYOUT)
-		return ls_error_set(
+	if (r == LS_PLANE_E_LAYOUT) {
+		ls_error_set(
 			error,
 			"cannot read the state of instance '%s': another version of loadshed made it; 'loadshed attach' of this version carries it over",
 			instance);
+		return -EPROTO;
+	}
 	if (r)
 		return r;
 	/* What a killed detach leaves: tables that no interface has. The next attach or detach clears them. */

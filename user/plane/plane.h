@@ -39,17 +39,40 @@ struct ls_warnings;
 
 enum ls_plane_access {
 	LS_PLANE_READ,
+	LS_PLANE_GLANCE, /* reads, and never waits: what a killed attach has left is for others to clear */
 	LS_PLANE_WRITE, /* waits for the lock for at most five seconds */
 };
 
 /* A name that `-I` accepts: [a-z][a-z0-9_-]*, at most 31 characters. */
 bool ls_plane_instance_valid(const char *instance);
 
-/* Opens an instance. LS_PLANE_E_ABSENT when there is none. */
+/* Opens an instance. LS_PLANE_E_ABSENT when there is none; -EPROTO when another version made it. */
 int ls_plane_open(const char *instance, enum ls_plane_access access, struct ls_plane **ret_plane,
 		  struct ls_error *error);
 void ls_plane_close(struct ls_plane *plane);
 DEFINE_CLEANUP(struct ls_plane *, ls_plane_close);
+
+/*
+ * Whether its pins are still those of the instance: no after a last detach, and when another version has made
+ * the tables anew. Two cheap system calls. Whoever keeps a plane open asks often, for what it shows is then history, and
+ * the memory of tables that are gone stays until it is closed.
+ */
+bool ls_plane_is_current(const struct ls_plane *plane);
+
+/*
+ * For a process that will live long and give its rights away: finds out now where things are, and moves to
+ * the mount namespace that has bpffs, if this one (of `ip netns exec`) has none; the working directory is / then. With `create`, mounts it where it is missing, which an
+ * attach would do later. Before the instance is opened. Negative with a line: there is no bpffs.
+ */
+int ls_plane_prepare(bool create, struct ls_error *error);
+/* Whether that did not work, so that pins are found only through other processes' namespaces (CAP_SYS_PTRACE). */
+bool ls_plane_looks_outside(void);
+
+/* A file of this instance and network namespace that means nothing after a reboot, and its directory. */
+#define LS_PLANE_RUN_PATH 128
+void ls_plane_run_path(const char *instance, const char *suffix,
+		       char ret_path[static LS_PLANE_RUN_PATH]);
+int ls_plane_run_make(struct ls_error *error);
 
 enum ls_plane_mode {
 	LS_PLANE_AUTO, /* native; generic only where the driver has no native mode */
@@ -122,11 +145,14 @@ struct ls_plane_status {
 	uint8_t policy_sha256[32];
 	uint64_t published_ns; /* Unix time */
 	uint64_t made_ns;      /* Unix time when the tables were made: counters count from there */
+	uint64_t program_ns;   /* Unix time since when this program runs */
 	uint64_t sources;      /* capacity that is held */
 	uint64_t confirm_ns;   /* left to confirm; 0: nothing is pending */
 	uint64_t off_ns;       /* left of `off`; 0: not off */
 	uint64_t panic_ns;     /* left of `panic`; 0: no panic */
-	uint64_t previous;     /* number of the generation that rollback goes to; 0: none */
+	int serve_pid;	       /* of the controller; 0: none runs */
+	uint64_t serve_since_ns;
+	uint64_t previous; /* number of the generation that rollback goes to; 0: none */
 	struct ls_plane_interface *interfaces; /* owned */
 	size_t n_interfaces;
 	char (*degraded)[LS_PLANE_NOTE_BYTES]; /* owned; one line each */

@@ -26,6 +26,7 @@
 
 #include "user/base/buffer.h"
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/timed.h"
 #include "user/policy/blob.h"
 #include "user/policy/check.h"
@@ -140,77 +141,6 @@ static int purge(struct ls_plane *plane, const struct ls_image *image, struct ls
 	return 0;
 }
 
-/*
- * How far ahead the state of a slot may lie under the new half, for token buckets that an edit or an absence may have
- * left further ahead; 0 for all other slots. Whether there is any.
- */
-static bool find_faster(const struct ls_tables *tables, unsigned half, const struct ls_image *image,
-			uint64_t clamp[static LS_SLOTS])
-{
-	uint64_t before[LS_SLOTS] = { 0 };
-	bool is_fresh[LS_SLOTS] = { false }, any = false;
-
-	for (size_t i = 0; i < image->n_fresh_slots; i++)
-		is_fresh[image->fresh_slots[i]] = true;
-	for (unsigned class = 0; class < LS_CLASSES; class ++) {
-		const struct ls_class_abi *of = &tables->classes[(1 - half) * LS_CLASSES + class];
-		for (unsigned i = 0; i < of->n_limits; i++)
-			before[of->limit[i].slot] = of->limit[i].clamp;
-	}
-	memset(clamp, 0, LS_SLOTS * sizeof(*clamp));
-	for (unsigned class = 0; class < LS_CLASSES; class ++) {
-		const struct ls_class_abi *of = &image->classes[class];
-		for (unsigned i = 0; i < of->n_limits; i++) {
-			const struct ls_limit_abi *limit = &of->limit[i];
-			if (limit->algorithm != LS_ABI_TOKEN_BUCKET || is_fresh[limit->slot] ||
-			    (before[limit->slot] && before[limit->slot] <= limit->clamp))
-				continue;
-			clamp[limit->slot] = limit->clamp;
-			any = true;
-		}
-	}
-	return any;
-}
-
-static void pull_back(uint64_t *place, const uint64_t *key, unsigned slot, uint64_t furthest,
-		      uint64_t now)
-{
-	uint64_t state = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-
-	while (state != 0 && state != LS_STATE_BUSY && (int64_t)(state - now) > (int64_t)furthest &&
-	       (!key || (__atomic_load_n(key, __ATOMIC_ACQUIRE) & (LS_SLOTS - 1)) == slot) &&
-	       !__atomic_compare_exchange_n(place, &state, now + furthest, false, __ATOMIC_ACQ_REL,
-					    __ATOMIC_ACQUIRE))
-		;
-}
-
-/*
- * A raised rate helps at once. The program reads a state that lies too far ahead as an empty bucket, but a
- * refusal writes nothing, so without this it would be read as empty until the time that the old rate had set:
- * a source refused under 1/d would have stayed out for a day. After the flip, when no packet is judged by the
- * old rate any more; a pass over the tables takes as long as that of purge_ways().
- */
-static void settle(struct ls_tables *tables, struct ls_ways *sets, uint32_t n_sets,
-		   const uint64_t *clamp, uint64_t now)
-{
-	for (unsigned slot = 0; slot < LS_SLOTS; slot++) {
-		if (!clamp[slot])
-			continue;
-		pull_back((uint64_t *)&tables->shared[slot].state, NULL, slot, clamp[slot], now);
-		pull_back((uint64_t *)&tables->shared[slot].crowd, NULL, slot, clamp[slot], now);
-	}
-	for (uint32_t set = 0; set < n_sets; set++) {
-		for (unsigned i = 0; i < LS_WAYS; i++) {
-			struct ls_way *way = &sets[set].way[i];
-			const unsigned slot = __atomic_load_n(&way->key, __ATOMIC_RELAXED) &
-					      (LS_SLOTS - 1);
-			if (clamp[slot])
-				pull_back((uint64_t *)&way->state, (const uint64_t *)&way->key,
-					  slot, clamp[slot], now);
-		}
-	}
-}
-
 /* Copies an image into the half of the tables that no packet reads. */
 static int fill_half(struct ls_plane *plane, unsigned half, const struct ls_image *image,
 		     struct ls_error *error)
@@ -272,14 +202,11 @@ static int publish_for(struct ls_plane *plane, const struct ls_policy *policy, c
 	struct ls_ledger *pinned = ls_plane_memory(plane, LS_MAP_LEDGER, error);
 	const uint64_t number = ls_timed_next_number(plane);
 	const unsigned half = number == 1 ? 0 : !ls_plane_half(plane);
-	_cleanup_free_ uint64_t *clamp = malloc(LS_SLOTS * sizeof(*clamp));
-	struct ls_tables *tables = ls_plane_memory(plane, LS_MAP_TABLES, error);
-	struct ls_ways *sets = NULL;
 	int r;
 
-	if (!ledger || !clamp)
+	if (!ledger)
 		return ls_error_oom(error);
-	if (!pinned || !tables)
+	if (!pinned)
 		return -EIO;
 	memcpy(ledger, pinned, sizeof(*ledger));
 	r = ls_policy_compile(policy, half, ledger, random_bits, NULL, &image, error);
@@ -295,21 +222,19 @@ static int publish_for(struct ls_plane *plane, const struct ls_policy *policy, c
 		r = purge(plane, image, error);
 	if (r < 0)
 		return r;
-	const bool has_faster = number > 1 && find_faster(tables, half, image, clamp);
-	if (has_faster && !(sets = ls_plane_memory(plane, LS_MAP_WAYS, error)))
-		return -EIO;
+	r = ls_counters_fold(plane, image->reused_counters, image->n_reused_counters, error);
+	if (r < 0)
+		return r;
 	/* Before the flip: a slot that was given must be known as given, even if we are killed here. */
 	memcpy(pinned, ledger, sizeof(*ledger));
 	ls_publish_refresh_clock(plane);
 	state->words[half] = image->word | half | number << LS_WORD_NUMBER_SHIFT;
 	ls_timed_flip(plane, state->words[half], confirm_ns);
-	if (has_faster) {
-		ls_grace_period();
-		settle(tables, sets, plane->maps[LS_MAP_WAYS].entries, clamp,
-		       ls_plane_now(plane) << LS_TICKS_PER_NS_SHIFT);
-	}
-	/* Only now may it be gone back to; when we are killed before, ls_timed_settle() says so. */
-	state->half[half].number = number;
+	ls_timed_finish(plane);
+	ls_journal_write(plane, &(struct ls_journal_entry){ .kind = LS_EVENT_POLICY,
+							    .action = "apply",
+							    .text = path,
+							    .value = confirm_ns });
 	return 0;
 }
 

@@ -12,9 +12,12 @@
 
 #include <bpf/bpf.h>
 
+#include "user/base/conditions.h"
 #include "user/base/error.h"
 #include "user/base/output.h"
 #include "user/plane/link.h"
+#include "user/plane/overload.h"
+#include "user/plane/presence.h"
 #include "user/plane/timed.h"
 #include "user/plane/save.h"
 
@@ -70,8 +73,62 @@ static void read_interface(struct ls_plane *plane, const struct ls_state_interfa
 	ret->mtu = device.mtu;
 }
 
-static void note_interface(const struct ls_state_interface *row,
+/* What the controller says about `what` of an interface; NULL: nothing. */
+static const struct ls_condition *condition_of(const struct ls_conditions_view *controller,
+					       const char *what, const char *name)
+{
+	char key[LS_CONDITION_KEY_BYTES];
+
+	snprintf(key, sizeof(key), "%.14s %.31s", what, name);
+	for (size_t i = 0; i < controller->count; i++)
+		if (strcmp(controller->rows[i].key, key) == 0)
+			return &controller->rows[i];
+	return NULL;
+}
+
+/* " since …" where the controller saw it happen; else "". */
+static const char *seen_since(const struct ls_condition *condition, char text[static 48])
+{
+	char since[32];
+
+	text[0] = '\0';
+	if (condition)
+		snprintf(text, 48, " since %s", stamp(condition->since_ns, since));
+	return text;
+}
+
+/* An interface that does not run the program: why. */
+static void note_absence(const struct ls_plane *plane, const struct ls_state_interface *row,
+			 const struct ls_conditions_view *controller,
+			 struct ls_plane_status *status)
+{
+	struct ls_presence_row presence;
+	char attached[32], since[48], by[80] = "and nothing runs there now";
+
+	stamp(row->since_ns, attached);
+	ls_row_presence(plane, row, &presence);
+	if (presence.presence != LS_PRESENCE_TAKEN_OFF) {
+		degrade(status,
+			"%s: the interface has vanished%s (attached %s); attach it again when it is back, or detach it",
+			presence.name,
+			seen_since(condition_of(controller, "interface", presence.name), since),
+			attached);
+		return;
+	}
+	if (presence.foreign_id)
+		snprintf(by, sizeof(by), "and program '%s' (id %u) runs there",
+			 presence.foreign_name[0] ? presence.foreign_name : "unnamed",
+			 presence.foreign_id);
+	degrade(status,
+		"%s: not protected%s: somebody took our program off (attached %s), %s; 'loadshed attach %s%s' takes it back, 'loadshed detach %s' forgets it",
+		presence.name,
+		seen_since(condition_of(controller, "program", presence.name), since), attached, by,
+		presence.name, presence.foreign_id ? " --replace" : "", presence.name);
+}
+
+static void note_interface(const struct ls_plane *plane, const struct ls_state_interface *row,
 			   const struct ls_plane_interface *interface,
+			   const struct ls_conditions_view *controller,
 			   struct ls_plane_status *status)
 {
 	char since[32];
@@ -81,9 +138,7 @@ static void note_interface(const struct ls_state_interface *row,
 		degrade(status, "%s: an attach was killed half-way; attach or detach it again",
 			interface->name);
 	if (!interface->program_id)
-		degrade(status,
-			"%s: the interface has vanished (attached %s); attach it again when it is back, or detach it",
-			interface->name, since);
+		note_absence(plane, row, controller, status);
 	else if (row->mode == LS_STATE_GENERIC)
 		degrade(status,
 			"%s: generic mode since %s%s: slower, and merged packets count as one",
@@ -91,8 +146,9 @@ static void note_interface(const struct ls_state_interface *row,
 			row->flags & LS_STATE_F_FELL_BACK ? ", as the driver has no native mode"
 							  : "");
 	if (interface->program_id && !interface->bank)
-		degrade(status, "%s: shares its counters with other interfaces since %s",
-			interface->name, since);
+		degrade(status,
+			"%s: shares its counters with other interfaces since %s: an instance counts %d apart",
+			interface->name, since, LS_BANKS - 1);
 }
 
 static void note_timed(struct ls_plane_status *status)
@@ -138,6 +194,34 @@ static void note_instance(struct ls_plane *plane, struct ls_plane_status *status
 	if (control->bans_lost)
 		degrade(status, "%" PRIu64 " bans by classes found no room since %s",
 			(uint64_t)control->bans_lost, stamp(state->made_ns, since));
+	if (control->contended)
+		degrade(status,
+			"%" PRIu64
+			" packets passed uncharged since %s: too many CPUs at one bucket at once",
+			(uint64_t)control->contended, stamp(state->made_ns, since));
+}
+
+/* What only the controller knows, but for what the lines about interfaces say already. */
+static void note_controller(const struct ls_conditions_view *controller,
+			    struct ls_plane_status *status)
+{
+	char since[32], left[LS_HUMAN_TEXT];
+	const uint64_t now_ns = ls_now_unix();
+
+	if (!controller->is_alive)
+		return;
+	if (now_ns > controller->beat_ns + LS_CONDITIONS_STALE_NS)
+		degrade(status,
+			"'loadshed serve' (process %d) has not moved for %s: metrics, list files and interfaces that come back are not looked after",
+			controller->pid, ls_human_time(now_ns - controller->beat_ns, left));
+	for (size_t i = 0; i < controller->count; i++) {
+		const struct ls_condition *row = &controller->rows[i];
+		if (strncmp(row->key, "interface ", 10) != 0 &&
+		    strncmp(row->key, "program ", 8) != 0)
+			degrade(status, "since %s: %s", stamp(row->since_ns, since), row->text);
+	}
+	if (controller->dropped)
+		degrade(status, "%zu more, see the log of 'loadshed serve'", controller->dropped);
 }
 
 /* What would be attached at boot and is not attached now. */
@@ -163,7 +247,9 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 {
 	const struct ls_state *state = ls_plane_state(plane);
 	const struct ls_state_half *half = &state->half[ls_plane_half(plane)];
+	struct ls_conditions_view controller;
 	struct ls_plane_status status = { 0 };
+	char path[LS_PLANE_RUN_PATH];
 	uint8_t digest[32];
 
 	status.interfaces = calloc(LS_STATE_INTERFACES, sizeof(*status.interfaces));
@@ -179,20 +265,29 @@ int ls_plane_status(struct ls_plane *plane, struct ls_plane_status *ret, struct 
 	memcpy(status.policy_sha256, half->sha256, sizeof(status.policy_sha256));
 	status.published_ns = half->since_ns;
 	status.made_ns = state->made_ns;
+	status.program_ns = state->upgraded_ns ? state->upgraded_ns : state->made_ns;
 	status.sources = state->sources;
 	status.confirm_ns = ls_plane_pending(plane);
 	status.off_ns = ls_plane_off_left(plane);
 	status.panic_ns = ls_plane_panic_left(plane);
 	status.previous = ls_plane_previous_number(plane);
+	ls_plane_run_path(plane->instance, "serve", path);
+	ls_conditions_read(path, &controller);
+	status.serve_pid = controller.pid;
+	status.serve_since_ns = controller.start_ns;
 	note_instance(plane, &status);
 	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
 		if (!state->interfaces[i].ifindex)
 			continue;
 		struct ls_plane_interface *interface = &status.interfaces[status.n_interfaces++];
 		read_interface(plane, &state->interfaces[i], interface);
-		note_interface(&state->interfaces[i], interface, &status);
+		note_interface(plane, &state->interfaces[i], interface, &controller, &status);
 	}
 	note_saved(plane, &status);
+	note_controller(&controller, &status);
+	if (ls_plane_has_signals(plane) && !controller.pid)
+		degrade(&status,
+			"overload: the policy has signals or checks, and 'loadshed serve' does not run, which measures them; limits and 'max' hold without it");
 	*ret = status;
 	return 0;
 }

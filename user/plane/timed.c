@@ -13,7 +13,8 @@
  *	confirm		previous word, deadline, then the new word with the flag
  *	confirmed	deadline away, then the flag
  *	deadline passed	packets go by the previous word; then, by the next holder of the lock: that word into its place,
- *			a grace period (a packet may hold the other), the deadline away
+ *			a grace period (a packet may hold the other), the deadline away, the tables settled
+ *	rollback	the word; then the tables settled (ls_publish_settle)
  */
 
 #include <inttypes.h>
@@ -21,7 +22,9 @@
 #include "pure/timed.h"
 #include "user/base/error.h"
 #include "user/base/output.h"
+#include "user/plane/events.h"
 #include "user/plane/internal.h"
+#include "user/plane/overload.h"
 #include "user/policy/check.h"
 #include "user/policy/policy.h"
 
@@ -99,12 +102,21 @@ void ls_timed_flip(struct ls_plane *plane, uint64_t base, uint64_t confirm_ns)
 
 	if (ls_plane_state(plane)->flags & LS_STATE_MONITOR)
 		word |= LS_WORD_MONITOR;
+	if (ls_plane_hand_left(plane))
+		word |= LS_WORD_LEVEL;
 	if (confirm_ns) {
 		store(&control->previous_word, before);
 		store(&control->confirm_until, ls_plane_now(plane) + confirm_ns);
 		word |= LS_WORD_TIMED;
 	}
 	store(&control->word, word);
+}
+
+static void tell(struct ls_plane *plane, enum ls_event_kind kind, const char *action,
+		 uint64_t for_ns)
+{
+	ls_journal_write(plane, &(struct ls_journal_entry){
+					.kind = kind, .action = action, .value = for_ns });
 }
 
 /* Whether one of the fields still says something. */
@@ -129,6 +141,17 @@ static void drop_flag(struct ls_plane *plane)
 	store(&control->panic_until, 0);
 }
 
+void ls_timed_finish(struct ls_plane *plane)
+{
+	struct ls_state *state = ls_plane_state(plane);
+	const uint64_t word = load(&ls_plane_control_rw(plane)->word);
+	const unsigned half = word & LS_WORD_GENERATION;
+
+	/* Before the first one nothing was counted. */
+	if (!state->words[1 - half] || ls_publish_settle(plane, half, NULL) == 0)
+		state->half[half].number = number_of(word);
+}
+
 /* The deadline has passed: what packets do already becomes what is written. */
 static void go_back(struct ls_plane *plane)
 {
@@ -137,9 +160,12 @@ static void go_back(struct ls_plane *plane)
 
 	/* It was never agreed to, so rollback does not go there. */
 	ls_plane_state(plane)->half[refused].number = 0;
+	ls_plane_state(plane)->half[1 - refused].number = 0; /* until it is settled */
 	store(&control->word, load(&control->previous_word) | LS_WORD_TIMED);
 	ls_grace_period();
 	store(&control->confirm_until, 0);
+	ls_timed_finish(plane);
+	tell(plane, LS_EVENT_POLICY, "expire", 0);
 }
 
 void ls_timed_settle(struct ls_plane *plane)
@@ -149,8 +175,9 @@ void ls_timed_settle(struct ls_plane *plane)
 	const uint64_t word = load(&control->word);
 	const unsigned half = word & LS_WORD_GENERATION;
 
-	if (!state->half[half].number && number_of(state->words[half]) == number_of(word))
-		state->half[half].number = number_of(word);
+	if (number_of(word) && !state->half[half].number &&
+	    number_of(state->words[half]) == number_of(word))
+		ls_timed_finish(plane);
 	if (!(word & LS_WORD_TIMED)) {
 		store(&control->confirm_until, 0);
 		store(&control->off_until, 0);
@@ -199,6 +226,7 @@ int ls_plane_confirm(struct ls_plane *plane, struct ls_error *error)
 		return LS_PLANE_E_NOT_PENDING;
 	store(&control->confirm_until, 0);
 	drop_flag(plane);
+	tell(plane, LS_EVENT_POLICY, "confirm", 0);
 	return 0;
 }
 
@@ -228,14 +256,18 @@ int ls_plane_rollback(struct ls_plane *plane, struct ls_warnings *notes, struct 
 		return r;
 	ls_publish_refresh_clock(plane);
 	ls_timed_flip(plane, state->words[half], 0);
+	state->half[half].number = 0; /* until it is settled */
 	state->half[half].since_ns = ls_now_unix();
+	ls_timed_finish(plane);
+	tell(plane, LS_EVENT_POLICY, "rollback", 0);
 	if (policy->sources != state->sources)
 		ls_warnings_add(notes, "capacity stays at %" PRIu64 " sources, as at attach",
 				(uint64_t)state->sources);
 	return 0;
 }
 
-static int set_until(struct ls_plane *plane, __u64 *until, uint64_t for_ns, struct ls_error *error)
+static int set_until(struct ls_plane *plane, __u64 *until, uint64_t for_ns, const char *action,
+		     struct ls_error *error)
 {
 	struct ls_control *control = ls_plane_control_rw(plane);
 	const int r = ls_timed_check_program(plane, error);
@@ -244,17 +276,18 @@ static int set_until(struct ls_plane *plane, __u64 *until, uint64_t for_ns, stru
 		return r;
 	store(until, ls_plane_now(plane) + for_ns);
 	store(&control->word, load(&control->word) | LS_WORD_TIMED);
+	tell(plane, LS_EVENT_MODE, action, for_ns);
 	return 0;
 }
 
 int ls_plane_off(struct ls_plane *plane, uint64_t for_ns, struct ls_error *error)
 {
-	return set_until(plane, &ls_plane_control_rw(plane)->off_until, for_ns, error);
+	return set_until(plane, &ls_plane_control_rw(plane)->off_until, for_ns, "off", error);
 }
 
 int ls_plane_panic(struct ls_plane *plane, uint64_t for_ns, struct ls_error *error)
 {
-	return set_until(plane, &ls_plane_control_rw(plane)->panic_until, for_ns, error);
+	return set_until(plane, &ls_plane_control_rw(plane)->panic_until, for_ns, "panic", error);
 }
 
 void ls_plane_on(struct ls_plane *plane)
@@ -265,4 +298,5 @@ void ls_plane_on(struct ls_plane *plane)
 		store(&control->word, load(&control->word) & ~LS_WORD_TIMED);
 	store(&control->off_until, 0);
 	store(&control->panic_until, 0);
+	tell(plane, LS_EVENT_MODE, "on", 0);
 }

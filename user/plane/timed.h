@@ -13,7 +13,8 @@
  *	off, panic      stay                 stay        gone          stay            gone
  *	confirm         refused meanwhile    refused     gone          stays           the previous policy
  * "Part of the policy": apply puts in force what its file says, so entries that were added by hand and are not in
- * the file are gone, and rollback brings them back. A layout of another version (upgrade.h) keeps policy and bans only.
+ * the file are gone, and rollback brings them back. A layout of another version (upgrade.h) keeps all of
+ * this, but neither counters nor the state of limits nor the previous generation.
  *
  * The plane is open for writing, but for those that only ask.
  */

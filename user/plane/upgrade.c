@@ -10,8 +10,10 @@
 #include <bpf/bpf.h>
 
 #include "user/base/error.h"
+#include "user/plane/events.h"
 #include "user/plane/link.h"
 #include "user/plane/save.h"
+#include "user/plane/timed.h"
 #include "user/policy/check.h"
 #include "user/policy/policy.h"
 
@@ -85,6 +87,21 @@ static int links_update(struct links *links, int program_fd, struct ls_error *er
 	return 0;
 }
 
+/* Maps that the plane did not have because an older build made it: taken over from what was loaded, and pinned. */
+static int take_missing(struct ls_plane *plane, struct ls_plane *fresh, struct ls_error *error)
+{
+	bool is_missing = false;
+
+	for (int map = 0; map < LS_MAP_MAX; map++) {
+		if (plane->maps[map].fd >= 0)
+			continue;
+		plane->maps[map] = fresh->maps[map];
+		fresh->maps[map] = (struct ls_plane_map){ .fd = -1 };
+		is_missing = true;
+	}
+	return is_missing ? ls_pins_add_maps(plane, plane->directory, error) : 0;
+}
+
 int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 {
 	struct ls_plane fresh;
@@ -93,7 +110,9 @@ int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 				      .keep = plane };
 
 	ls_plane_init(&fresh, plane->instance, LS_PLANE_WRITE);
-	const int r = ls_load_object(&load, &fresh, error);
+	int r = ls_load_object(&load, &fresh, error);
+	if (r == 0)
+		r = take_missing(plane, &fresh, error);
 	if (r == 0)
 		plane->program_fd = TAKE_FD(fresh.program_fd);
 	ls_plane_fini(&fresh);
@@ -117,6 +136,10 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 				      .verbose = verbose,
 				      .keep = plane };
 	int r = ls_load_object(&load, &fresh, error);
+	/* Before the program runs, so that a process killed here leaves a ring that nobody writes, and not one that
+	 * nobody finds. */
+	if (r == 0)
+		r = take_missing(plane, &fresh, error);
 	if (r == 0)
 		r = links_open(plane->directory, &links, error);
 	if (r == 0)
@@ -132,6 +155,12 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 			notes,
 			"the program of another build (%.31s) was replaced by this one's (%s) on %zu interface(s); state kept",
 			version, LS_VERSION, links.count);
+		ls_journal_write(plane,
+				 &(struct ls_journal_entry){
+					 .kind = LS_EVENT_NOTE,
+					 .action = "upgrade",
+					 .name = "attach",
+					 .text = "the program of another build was replaced" });
 	}
 	ls_plane_fini(&fresh);
 	return r;
@@ -161,6 +190,40 @@ static int carry_bans(struct ls_plane *old, struct ls_plane *fresh, struct ls_er
 	return r < 0 ? r : ls_bans_put(fresh, saved, count, error);
 }
 
+/* What holds for a time goes on for the time that is left of it. */
+static int carry_timed(struct ls_plane *old, struct ls_plane *fresh, struct ls_error *error)
+{
+	const uint64_t off_ns = ls_plane_off_left(old), panic_ns = ls_plane_panic_left(old);
+	int r = off_ns ? ls_plane_off(fresh, off_ns, error) : 0;
+
+	if (r == 0 && panic_ns)
+		r = ls_plane_panic(fresh, panic_ns, error);
+	return r;
+}
+
+/*
+ * The policy in force; one that waits to be confirmed waits on, and the one before it comes first. The generation keeps
+ * its number.
+ */
+static int carry_policy(struct ls_plane *old, struct ls_plane *fresh,
+			const struct ls_policy *policy, const char *path, struct ls_error *error)
+{
+	_cleanup_(ls_policy_freep) struct ls_policy *before = NULL;
+	_cleanup_free_ char *before_path = NULL;
+	uint64_t number = ls_plane_generation(old);
+	const uint64_t confirm_ns = ls_plane_pending(old);
+	const bool is_pending = confirm_ns && number > 1 &&
+				ls_plane_previous(old, &before, &before_path, NULL) == 0;
+
+	if (number > 0)
+		ls_plane_control_rw(fresh)->word = (number - 1 - is_pending)
+						   << LS_WORD_NUMBER_SHIFT;
+	if (!is_pending)
+		return ls_publish(fresh, policy, path, error);
+	const int r = ls_publish(fresh, before, before_path, error);
+	return r < 0 ? r : ls_plane_publish_for(fresh, policy, path, confirm_ns, NULL, error);
+}
+
 /* Rows and banks of the interfaces that move over. */
 static void enter_links(struct ls_plane *fresh, const struct links *links)
 {
@@ -180,8 +243,8 @@ static void enter_links(struct ls_plane *fresh, const struct links *links)
 		row->mode = resident.mode == LS_PLANE_GENERIC ? LS_STATE_GENERIC : LS_STATE_NATIVE;
 		if (i + 1 < LS_BANKS && !bank->ifindex) {
 			row->bank = (__u16)(i + 1);
-			bank->bank = row->bank;
-			bank->ifindex = links->ifindex[i];
+			device.ifindex = links->ifindex[i];
+			ls_row_find_bank(fresh, row->bank, &device);
 		}
 		row->ifindex = links->ifindex[i];
 	}
@@ -212,7 +275,7 @@ static int exchange(struct ls_plane *fresh, const char *directory, struct ls_err
 }
 
 static int make_beside(struct ls_plane *old, struct ls_plane *fresh, bool verbose,
-		       struct ls_error *error)
+		       struct ls_warnings *notes, struct ls_error *error)
 {
 	_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
 	_cleanup_free_ char *path = NULL;
@@ -230,15 +293,19 @@ static int make_beside(struct ls_plane *old, struct ls_plane *fresh, bool verbos
 	r = ls_load_object(&load, fresh, error);
 	if (r < 0)
 		return r;
-	/* The generation keeps its number, where it can be read. */
-	if (old->maps[LS_MAP_CONTROL].memory && ls_plane_generation(old) > 0)
-		ls_plane_control_rw(fresh)->word = (ls_plane_generation(old) - 1)
-						   << LS_WORD_NUMBER_SHIFT;
 	if (monitor)
 		ls_plane_state(fresh)->flags |= LS_STATE_MONITOR;
-	r = ls_publish(fresh, policy, path, error);
+	const bool is_readable = old->maps[LS_MAP_CONTROL].memory && old->maps[LS_MAP_STATE].memory;
+	r = is_readable ? carry_policy(old, fresh, policy, path, error)
+			: ls_publish(fresh, policy, path, error);
 	if (r == 0)
 		r = carry_bans(old, fresh, error);
+	if (r == 0 && is_readable)
+		r = carry_timed(old, fresh, error);
+	if (r == 0 && !is_readable)
+		ls_warnings_add(
+			notes,
+			"'off', 'panic' and a confirm that was pending could not be read and have ended; the policy is the one that was saved");
 	return r;
 }
 
@@ -252,7 +319,7 @@ int ls_upgrade_layout(struct ls_plane *plane, const char *root, bool verbose,
 	ls_plane_init(&fresh, plane->instance, LS_PLANE_WRITE);
 	r = ls_pins_path(root, plane->instance, "@new", fresh.directory, error);
 	if (r == 0)
-		r = make_beside(plane, &fresh, verbose, error);
+		r = make_beside(plane, &fresh, verbose, notes, error);
 	if (r == 0)
 		r = links_open(plane->directory, &links, error);
 	if (r == 0) {
@@ -272,7 +339,7 @@ int ls_upgrade_layout(struct ls_plane *plane, const char *root, bool verbose,
 	}
 	ls_warnings_add(
 		notes,
-		"the tables of another version were made anew: policy and bans were carried over, counters and the state of limits start from zero");
+		"the tables of another version were made anew: policy, bans and what ends by itself were carried over, counters and the state of limits start from zero");
 	fresh.lock_fd = TAKE_FD(plane->lock_fd);
 	ls_plane_fini(plane);
 	*plane = fresh;

@@ -20,8 +20,8 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error);
 
 /*
- * When the maps have another layout (ls_plane_open_pins said LS_PLANE_E_LAYOUT): makes new ones beside them, carries policy
- * and bans over, and moves the links. `plane` is the old one and becomes the new one. Counters and
+ * When the maps have another layout (ls_plane_open_pins said LS_PLANE_E_LAYOUT): makes new ones beside them, carries policy,
+ * bans and what ends by itself over, and moves the links. `plane` is the old one and becomes the new one. Counters and
  * the state of limits start anew, and a note says so. On failure the old one goes on.
  */
 int ls_upgrade_layout(struct ls_plane *plane, const char *root, bool verbose,

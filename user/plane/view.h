@@ -30,6 +30,9 @@ struct ls_view {
 	const struct ls_ways *ways;
 	const struct ls_log *logs;
 	const struct ls_shared *shared;
+	const struct ls_hot *hot; /* NULL: nodes do not share now */
+	const struct ls_hot_cpu *hot_cpus;
+	uint32_t n_cpus;
 	uint32_t table_base[LS_TABLES], table_mask[LS_TABLES];
 	/* Ways that the limits asked so far would charge, and that those after them cannot have: set * LS_WAYS + way. */
 	uint64_t taken[LS_VIEW_TAKEN];
@@ -55,5 +58,11 @@ struct ls_prefix ls_view_prefix(struct ls_address address, uint8_t family, uint8
  */
 bool ls_view_limit(struct ls_view *view, const struct ls_limit_abi *limit, unsigned class_slot,
 		   struct ls_explain_limit *ret);
+
+/* ---- explain_level.c ---- */
+
+/* Whether breaker, level or guard of overload shedding refuses it; class NULL: it has none. */
+bool ls_view_level_refuses(const struct ls_view *view, const struct ls_class_abi *class,
+			   unsigned priority);
 
 #endif

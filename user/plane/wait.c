@@ -154,3 +154,43 @@ uint64_t ls_standing_ceiling(const struct ls_standing *standing)
 		       ? units_for(standing, standing->ceiling)
 		       : standing->ceiling;
 }
+
+static unsigned log_share(uint64_t now, const struct ls_slot_abi *slot, uint64_t state,
+			  const struct ls_log *log)
+{
+	const uint64_t window = slot->window_ns << LS_TICKS_PER_NS_SHIFT;
+	const uint64_t eighth = slot->limit / 8, admitted = state - 1;
+	const __u64 *stamp = log->stamp;
+
+	if (!admitted || !ls_tick_after(stamp[(admitted - 1) & (LS_LOG_STAMPS - 1)] + window, now))
+		return 0;
+	return admitted > eighth &&
+			       ls_tick_after(stamp[(admitted - 1 - eighth) & (LS_LOG_STAMPS - 1)] +
+						     window,
+					     now)
+		       ? 255
+		       : 1;
+}
+
+unsigned ls_state_share(struct ls_instant at, const struct ls_slot_abi *slot, unsigned table,
+			uint64_t state, const struct ls_log *log)
+{
+	uint64_t used;
+
+	if (!slot->known || !state)
+		return 0;
+	if (table == LS_TABLE_LOG)
+		return log_share(at.now, slot, state, log);
+	if (table == LS_TABLE_STRIKE)
+		return !ls_tick_after(at.now, state + (slot->window_ns << LS_TICKS_PER_NS_SHIFT));
+	if (slot->algorithm == LS_ABI_TOKEN_BUCKET) {
+		used = ls_bucket_used(state, at.now, LS_COST_TICKS_MAX);
+	} else {
+		const struct ls_window_clock clock =
+			ls_window_at(at.wall_ns, slot->window_ns | !slot->window_ns);
+		const struct ls_sliding_counts counts = ls_sliding_counts(state, clock.number);
+		used = slot->algorithm == LS_ABI_FIXED_WINDOW ? ls_fixed_count(state, clock.number)
+							      : counts.previous + counts.current;
+	}
+	return used ? (unsigned)(used >> (slot->share_shift & 63)) | 1 : 0;
+}

@@ -39,4 +39,12 @@ uint64_t ls_standing_remaining(const struct ls_standing *standing, struct ls_ins
 /* Units of an untouched state: the burst or the limit, with the NAT factor. */
 uint64_t ls_standing_ceiling(const struct ls_standing *standing);
 
+/*
+ * How much of its limit a stranger's state has used, in units of which slot->full_share are the whole; 0: it holds
+ * nothing, and a newcomer may have its place. As ls_share() in kern/table.h says, but for a strike, of which
+ * it is 1 or 0. `log`: of a state in the log table; else not looked at.
+ */
+unsigned ls_state_share(struct ls_instant at, const struct ls_slot_abi *slot, unsigned table,
+			uint64_t state, const struct ls_log *log);
+
 #endif

@@ -53,7 +53,7 @@ void ls_blob_write(const struct ls_policy *policy, const char *path, struct ls_b
 	uint8_t digest[LS_SHA256_BYTES];
 	uint64_t total;
 
-	ls_policy_print(policy, false, &yaml);
+	ls_policy_print_secrets(policy, LS_SECRETS_KEPT, &yaml);
 	ls_buffer_add(&blob, magic, sizeof(magic));
 	ls_buffer_u32(&blob, VERSION);
 	ls_buffer_u64(&blob, 0); /* the total, when it is known */

@@ -70,14 +70,19 @@ static void compile_class(struct ls_class_abi *record, const struct ls_class *cl
 		record->flags |= LS_CLASS_F_MONITOR;
 	record->priority = (uint8_t) class->priority;
 	record->n_limits = (uint8_t) class->n_limits;
-	for (size_t i = 0; i < class->n_limits; i++)
+	for (size_t i = 0; i < class->n_limits; i++) {
 		record->limit[i] = ls_compile_limit(&class->limits[i]);
+		if (class->limits[i].cluster)
+			record->flags |= LS_CLASS_F_CLUSTER;
+	}
 	if (class->ban.given)
 		compile_ban(record, &class->ban);
 }
 
-static void compile_overload(const struct ls_overload_max *max, struct ls_image *image)
+static void compile_overload(const struct ls_policy *policy, struct ls_image *image)
 {
+	const struct ls_overload_max *max = &policy->overload;
+
 	if (max->has_packets)
 		image->generation.overload_packets = ls_compile_overload(
 			&max->packets, LS_ABI_PACKETS, LS_SLOT_OVERLOAD_PACKETS);
@@ -86,6 +91,13 @@ static void compile_overload(const struct ls_overload_max *max, struct ls_image 
 			&max->connections, LS_ABI_CONNECTIONS, LS_SLOT_OVERLOAD_CONNECTIONS);
 	if (max->has_packets || max->has_connections)
 		image->word |= LS_WORD_OVERLOAD;
+	if (policy->overload_mode == LS_MODE_MONITOR)
+		image->word |= LS_WORD_OVERLOAD_MONITOR;
+	if (policy->signals.given)
+		image->word |= LS_WORD_LEVEL;
+	for (size_t i = 0; i < policy->n_classes; i++)
+		if (policy->classes[i].check.endpoint.kind)
+			image->word |= LS_WORD_LEVEL | LS_WORD_BREAKERS;
 }
 
 /* After the ledger, which has the last word on tables. */
@@ -197,7 +209,6 @@ static void compile_head(const struct ls_policy *policy, struct ls_image *image)
 	const unsigned words = (unsigned)(policy->n_classes + 63) / 64;
 
 	image->generation.n_classes = (uint32_t)policy->n_classes;
-	image->generation.words = (uint8_t)words;
 	image->word = (uint64_t)words << LS_WORD_WORDS_SHIFT;
 	if (policy->mode == LS_MODE_MONITOR)
 		image->word |= LS_WORD_MONITOR;
@@ -225,7 +236,7 @@ int ls_policy_compile(const struct ls_policy *policy, unsigned half, struct ls_l
 	for (size_t i = 0; i < policy->n_classes; i++)
 		mark_quick(&image->classes[i]);
 	compile_slots(image);
-	compile_overload(&policy->overload, image);
+	compile_overload(policy, image);
 	if (ls_compile_match(policy, rows, image, error) < 0)
 		return -1;
 	if (compile_lists(policy, rows, random, context, image, error) < 0)

@@ -45,8 +45,8 @@ struct ls_image {
 	uint16_t fresh_slots[LS_SLOTS];
 	size_t n_fresh_slots;
 	/* Blocks that lost their name, each once; a new name may have got them already. Neither
-	 * generation counts there, so the plane adds them to the retired total and clears them
-	 * before the publish. */
+	 * generation counts there, so the plane adds them to the verdicts of no class and
+	 * clears them before the publish. */
 	struct ls_reused_counters reused_counters[LS_CLASS_SLOTS + LS_SLOTS];
 	size_t n_reused_counters;
 };

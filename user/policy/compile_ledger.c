@@ -22,7 +22,8 @@
  * one that the policy has further down.
  *
  * Class slots: there are twice as many as classes, so one that neither generation has always
- * exists. The counters of a class are those of its slot, at a fixed place.
+ * exists. The counters of a class are those of its slot, at a fixed place. A class that is forgotten takes its limits
+ * with it.
  *
  * Limit slots: round robin, skipping what lives in either generation. A freed slot thus rests as
  * long as possible, and the states under it are dead by themselves before it is used again; they
@@ -32,7 +33,7 @@
  * from the slots. A block is in use while some entry of the ledger refers to it. There are at least
  * as many blocks as limit slots, hence one is always free; those never given come first. A block
  * that loses its last entry holds counts that no name claims: it is listed in `reused_counters`, so
- * that the plane adds them to the retired total and clears the block. Its former name is live in no
+ * that the plane adds them to the verdicts of no class and clears the block. Its former name is live in no
  * generation, so nobody counts there meanwhile.
  */
 
@@ -157,6 +158,35 @@ static struct ls_ledger_class *find_class(struct ls_ledger *ledger, const char *
 	return NULL;
 }
 
+static void forget_limit(struct book *book, uint16_t slot)
+{
+	struct ls_ledger_limit *entry = &book->ledger->limits[slot];
+	const int block = block_of(entry);
+
+	book->image->fresh_slots[book->image->n_fresh_slots++] = slot;
+	chain_remove(book, slot);
+	if (block < 0)
+		return;
+	if (--book->references[block] == 0) {
+		retire_counters(book, entry->counter, LS_LIMIT_COUNTERS);
+		if ((unsigned)block < book->block_hint)
+			book->block_hint = (unsigned)block;
+	}
+}
+
+/* The limits of a class that is forgotten: no name leads to their counts any more. */
+static void forget_limits_of(struct book *book, const char *class_name)
+{
+	for (uint16_t slot = 1; slot < LS_SLOTS_POLICY; slot++) {
+		struct ls_ledger_limit *entry = &book->ledger->limits[slot];
+
+		if (strcmp(entry->class_name, class_name) != 0)
+			continue;
+		forget_limit(book, slot);
+		memset(entry, 0, sizeof(*entry));
+	}
+}
+
 /* A place for a new class: one that never was used, else one that neither generation has. */
 static struct ls_ledger_class *take_class(struct book *book, const char *name)
 {
@@ -167,8 +197,10 @@ static struct ls_ledger_class *take_class(struct book *book, const char *name)
 		if (ledger->classes[i].live == 0)
 			entry = &ledger->classes[i];
 	assert(entry);
-	if (entry->name[0] != '\0')
+	if (entry->name[0] != '\0') {
 		retire_counters(book, entry->counter, LS_CLASS_COUNTERS);
+		forget_limits_of(book, entry->name);
+	}
 	entry->slot = (uint16_t)(entry - ledger->classes);
 	entry->counter = LS_COUNTERS_GLOBAL + entry->slot * (uint32_t)LS_CLASS_COUNTERS;
 	entry->live = 0;
@@ -215,22 +247,6 @@ static uint16_t next_slot(struct ls_ledger *ledger)
 			return (uint16_t)slot;
 	}
 	return 0;
-}
-
-static void forget_limit(struct book *book, uint16_t slot)
-{
-	struct ls_ledger_limit *entry = &book->ledger->limits[slot];
-	const int block = block_of(entry);
-
-	book->image->fresh_slots[book->image->n_fresh_slots++] = slot;
-	chain_remove(book, slot);
-	if (block < 0)
-		return;
-	if (--book->references[block] == 0) {
-		retire_counters(book, entry->counter, LS_LIMIT_COUNTERS);
-		if ((unsigned)block < book->block_hint)
-			book->block_hint = (unsigned)block;
-	}
 }
 
 /* Lets `claim` hold the counters of another identity of its name, if there is one. */

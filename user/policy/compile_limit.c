@@ -157,6 +157,8 @@ struct ls_limit_abi ls_compile_limit(const struct ls_limit *limit)
 	};
 
 	compile_subject(&record, limit);
+	if (limit->cluster)
+		record.flags |= LS_LIMIT_F_CLUSTER;
 	if (limit->algorithm == LS_TOKEN_BUCKET)
 		compile_bucket(&record, limit);
 	else

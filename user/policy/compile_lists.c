@@ -11,6 +11,7 @@
 #include "user/base/cleanup.h"
 #include "user/base/error.h"
 #include "user/policy/compile_stack.h"
+#include "user/policy/compile_standings.h"
 #include "user/policy/policy.h"
 
 /*
@@ -28,89 +29,6 @@
  * A standing counts as a label even if longer prefixes hide it everywhere; only whoever is close to
  * 255 labels could notice.
  */
-
-/* ---- standings ---- */
-
-struct standings {
-	struct ls_standing *items; /* owned; label is the index */
-	size_t count, capacity;
-	uint32_t *hash; /* owned; label + 1; 0: free; a power of two, at most half full */
-	size_t hash_size;
-};
-
-static bool standing_equal(const struct ls_standing *a, const struct ls_standing *b)
-{
-	return a->list == b->list && a->factor == b->factor &&
-	       memcmp(&a->from, &b->from, sizeof(a->from)) == 0 &&
-	       memcmp(&a->to, &b->to, sizeof(a->to)) == 0;
-}
-
-static size_t standing_hash(const struct ls_standing *standing)
-{
-	uint64_t hash = (uint64_t)standing->list << 32 | standing->factor;
-
-	for (unsigned word = 0; word < LS_CLASS_WORDS; word++) {
-		hash = (hash ^ standing->from.word[word]) * 0x9E3779B97F4A7C15ULL;
-		hash = (hash ^ hash >> 32 ^ standing->to.word[word]) * 0xD6E8FEB86659FD93ULL;
-	}
-	return (size_t)(hash ^ hash >> 32);
-}
-
-static uint32_t *standings_find(const struct standings *standings,
-				const struct ls_standing *standing)
-{
-	const size_t mask = standings->hash_size - 1;
-	size_t at = standing_hash(standing) & mask;
-
-	while (standings->hash[at] &&
-	       !standing_equal(&standings->items[standings->hash[at] - 1], standing))
-		at = (at + 1) & mask;
-	return &standings->hash[at];
-}
-
-static int standings_grow(struct standings *standings)
-{
-	const size_t capacity = standings->capacity ? 2 * standings->capacity : LS_LABELS;
-	struct ls_standing *items =
-		reallocarray(standings->items, capacity, sizeof(*standings->items));
-	uint32_t *hash;
-
-	if (!items)
-		return -ENOMEM;
-	standings->items = items;
-	hash = calloc(2 * capacity, sizeof(*hash));
-	if (!hash)
-		return -ENOMEM;
-	free(standings->hash);
-	standings->hash = hash;
-	standings->hash_size = 2 * capacity;
-	standings->capacity = capacity;
-	for (size_t label = 0; label < standings->count; label++)
-		*standings_find(standings, &items[label]) = (uint32_t)label + 1;
-	return 0;
-}
-
-static int standings_intern(struct standings *standings, const struct ls_standing *standing,
-			    uint32_t *ret_label)
-{
-	uint32_t *slot;
-
-	if (standings->count == standings->capacity && standings_grow(standings) < 0)
-		return -ENOMEM;
-	slot = standings_find(standings, standing);
-	if (!*slot) {
-		standings->items[standings->count] = *standing;
-		*slot = (uint32_t)++standings->count;
-	}
-	*ret_label = *slot - 1;
-	return 0;
-}
-
-static void standings_fini(struct standings *standings)
-{
-	free(standings->items);
-	free(standings->hash);
-}
 
 /* ---- collecting ---- */
 
@@ -357,7 +275,7 @@ struct memo {
 
 struct walk {
 	const struct role *roles;
-	struct standings standings;
+	struct ls_standings standings;
 	struct ls_stack stack;
 	struct memo memos[MEMOS];
 };
@@ -366,7 +284,7 @@ static void walk_free(struct walk *walk)
 {
 	if (!walk)
 		return;
-	standings_fini(&walk->standings);
+	ls_standings_fini(&walk->standings);
 	free(walk);
 }
 
@@ -387,7 +305,7 @@ static int apply_role(struct walk *walk, uint32_t parent, const struct role *rol
 		standing.from.word[word] |= role->from.word[word];
 		standing.to.word[word] |= role->to.word[word];
 	}
-	return standings_intern(&walk->standings, &standing, ret_label);
+	return ls_standings_intern(&walk->standings, &standing, ret_label);
 }
 
 static int apply_remembered(struct walk *walk, uint32_t parent, uint32_t role, uint32_t *ret_label)
@@ -520,7 +438,7 @@ int ls_lists_resolve(const struct ls_policy *policy, struct ls_lists **ret_lists
 		return -ENOMEM;
 	sort6(lists->nets6, lists->n_nets6);
 	walk->roles = collection.roles;
-	if (standings_intern(&walk->standings, &nothing, &label) < 0)
+	if (ls_standings_intern(&walk->standings, &nothing, &label) < 0)
 		return -ENOMEM;
 	assert(label == 0);
 	if (walk_nets4(walk, lists) < 0 || walk_nets6(walk, lists) < 0)
@@ -552,7 +470,7 @@ enum distinction_kind {
 static int count_without(const struct ls_lists *lists, enum distinction_kind kind, size_t class,
 			 size_t *ret_left)
 {
-	_cleanup_(standings_fini) struct standings others = { 0 };
+	_cleanup_(ls_standings_fini) struct ls_standings others = { 0 };
 	const uint64_t bit = ~(1ULL << class % 64);
 
 	for (size_t i = 0; i < lists->n_standings && i < STANDINGS_SAMPLE; i++) {
@@ -567,7 +485,7 @@ static int count_without(const struct ls_lists *lists, enum distinction_kind kin
 			standing.from.word[class / 64] &= bit;
 		else
 			standing.to.word[class / 64] &= bit;
-		if (standings_intern(&others, &standing, &label) < 0)
+		if (ls_standings_intern(&others, &standing, &label) < 0)
 			return -ENOMEM;
 	}
 	*ret_left = others.count;

@@ -337,6 +337,12 @@ static void diff_limit(struct diff *diff, const char *class, const struct ls_lim
 	if (!ls_rate_equal(from->rate, to->rate) || from->window_ns != to->window_ns)
 		diff_amount(diff, class, to->name, ls_limit_rate_format(from, old),
 			    ls_limit_rate_format(to, new), fresh);
+	if (from->cluster != to->cluster)
+		line(diff, "class %s: limit %s: scope %s", class, to->name,
+		     to->cluster ? "node -> cluster" : "cluster -> node");
+	else if (from->cluster && from->on_loss != to->on_loss)
+		line(diff, "class %s: limit %s: on_loss %s -> %s", class, to->name,
+		     ls_loss_names[from->on_loss], ls_loss_names[to->on_loss]);
 	if (from->burst != to->burst || from->limit != to->limit)
 		diff_amount(diff, class, to->name, ls_limit_amount_format(from, old),
 			    ls_limit_amount_format(to, new), fresh);
@@ -392,6 +398,39 @@ static void format_ban(const struct ls_ban_rule *ban, char text[static 160])
 			 ls_time_format(ban->for_ns, duration));
 }
 
+/* A value as `show` prints it; "none" for what is not there. */
+static void diff_values(struct diff *diff, const char *what, const char *key, struct ls_buffer *old,
+			struct ls_buffer *new)
+{
+	if (strcmp(ls_buffer_string(old), ls_buffer_string(new)) != 0 || old->failed || new->failed)
+		line(diff, "%s: %s %.300s -> %.300s", what, key,
+		     old->length ? ls_buffer_string(old) : "none",
+		     new->length ? ls_buffer_string(new) : "none");
+}
+
+static void diff_signals(struct diff *diff)
+{
+	for (unsigned i = 0;; i++) {
+		_cleanup_buffer_ struct ls_buffer old = LS_BUFFER_INIT, new = LS_BUFFER_INIT;
+		const char *key = ls_print_signal(&diff->from->signals, i, &old);
+		if (!key)
+			return;
+		ls_print_signal(&diff->to->signals, i, &new);
+		diff_values(diff, "overload", key, &old, &new);
+	}
+}
+
+static void diff_check(struct diff *diff, const struct ls_class *from, const struct ls_class *to)
+{
+	_cleanup_buffer_ struct ls_buffer old = LS_BUFFER_INIT, new = LS_BUFFER_INIT;
+	char what[LS_NAME_BYTES + 8];
+
+	snprintf(what, sizeof(what), "class %s", from->name);
+	ls_print_check(&from->check, &old);
+	ls_print_check(&to->check, &new);
+	diff_values(diff, what, "check", &old, &new);
+}
+
 static void diff_class(struct diff *diff, const struct ls_class *from, const struct ls_class *to)
 {
 	char old[160], new[160];
@@ -408,6 +447,7 @@ static void diff_class(struct diff *diff, const struct ls_class *from, const str
 	format_ban(&to->ban, new);
 	if (strcmp(old, new) != 0)
 		line(diff, "class %s: ban %s -> %s", from->name, old, new);
+	diff_check(diff, from, to);
 }
 
 static size_t find_class(const struct ls_policy *policy, const char *name)
@@ -445,6 +485,35 @@ static void diff_classes(struct diff *diff)
 	}
 }
 
+/* The sections' lines, one against the other: the printer gives each key one line, in a fixed order. */
+static void diff_cluster(struct diff *diff)
+{
+	_cleanup_buffer_ struct ls_buffer old = LS_BUFFER_INIT, new = LS_BUFFER_INIT;
+	_cleanup_buffer_ struct ls_buffer old_secret = LS_BUFFER_INIT, new_secret = LS_BUFFER_INIT;
+	const struct ls_cluster_rule *const from = &diff->from->cluster, *const to =
+										 &diff->to->cluster;
+	char *old_rest = NULL, *new_rest = NULL;
+
+	if (from->given != to->given) {
+		line(diff, "cluster: %s", to->given ? "added" : "removed");
+		return;
+	}
+	ls_print_cluster(&old, from, LS_SECRETS_MASKED);
+	ls_print_cluster(&new, to, LS_SECRETS_MASKED);
+	ls_print_cluster(&old_secret, from, LS_SECRETS_DIGESTED);
+	ls_print_cluster(&new_secret, to, LS_SECRETS_DIGESTED);
+	if (strcmp(ls_buffer_string(&old), ls_buffer_string(&new)) == 0) {
+		if (strcmp(ls_buffer_string(&old_secret), ls_buffer_string(&new_secret)) != 0)
+			line(diff, "cluster: redis has another password");
+		return;
+	}
+	char *a = strtok_r(old.bytes, "\n", &old_rest), *b = strtok_r(new.bytes, "\n", &new_rest);
+	for (; a && b; a = strtok_r(NULL, "\n", &old_rest), b = strtok_r(NULL, "\n", &new_rest))
+		if (strcmp(a, b) != 0)
+			line(diff, "cluster: %s -> %s", a + strspn(a, " "),
+			     b + strcspn(b, ":") + 2);
+}
+
 bool ls_policy_diff(const struct ls_policy *from, const struct ls_policy *to,
 		    struct ls_buffer *buffer)
 {
@@ -465,8 +534,13 @@ bool ls_policy_diff(const struct ls_policy *from, const struct ls_policy *to,
 	diff_nats(&diff);
 	diff_max(&diff, "packets", from->overload.has_packets, from->overload.packets,
 		 to->overload.has_packets, to->overload.packets);
+	if (from->overload_mode != to->overload_mode)
+		line(&diff, "overload: mode %s -> %s", ls_mode_names[from->overload_mode],
+		     ls_mode_names[to->overload_mode]);
+	diff_signals(&diff);
 	diff_max(&diff, "connections", from->overload.has_connections, from->overload.connections,
 		 to->overload.has_connections, to->overload.connections);
+	diff_cluster(&diff);
 	diff_classes(&diff);
 	return diff.differs;
 }

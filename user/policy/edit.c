@@ -2,9 +2,13 @@
 #include "user/policy/edit.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "user/base/sha256.h"
 #include "user/policy/members.h"
+#include "user/policy/read.h"
+#include "user/policy/reader.h"
 
 static struct ls_members *members_of(struct ls_policy *policy, enum ls_edit_list list)
 {
@@ -69,4 +73,30 @@ int ls_policy_edit_remove(struct ls_policy *policy, enum ls_edit_list list,
 	if (ret_set)
 		*ret_set = set;
 	return LS_EDIT_E_IN_SET;
+}
+
+int ls_policy_edit_list(struct ls_policy *policy, size_t index, const char *shown,
+			const char *bytes, size_t length, struct ls_error *error)
+{
+	struct ls_set *set = &policy->sets[index];
+	struct ls_set fresh = { .skip_errors = set->skip_errors };
+	size_t others = 0;
+
+	ls_sha256(bytes, length, fresh.sha256);
+	if (memcmp(fresh.sha256, set->sha256, sizeof(fresh.sha256)) == 0)
+		return LS_EDIT_E_PRESENT;
+	for (size_t i = 0; i < policy->n_sets; i++)
+		others += i == index ? 0 : policy->sets[i].entries.count;
+	int r = ls_read_list(shown, bytes, length, LS_ENTRIES_MAX - others, NULL, &fresh, error);
+	if (r == 0 && fresh.entries.count == 0 && set->entries.count > 0)
+		r = LS_EDIT_E_ABSENT;
+	if (r != 0) {
+		free(fresh.entries.items);
+		return r;
+	}
+	free(set->entries.items);
+	set->entries = fresh.entries;
+	set->skipped = fresh.skipped;
+	memcpy(set->sha256, fresh.sha256, sizeof(set->sha256));
+	return 0;
 }

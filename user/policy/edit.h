@@ -7,6 +7,9 @@
  * has made for it (read again from what is saved), never on one that is in force.
  */
 
+#include <stddef.h>
+
+struct ls_error;
 struct ls_policy;
 struct ls_prefix;
 
@@ -30,5 +33,13 @@ int ls_policy_edit_add(struct ls_policy *policy, enum ls_edit_list list,
  */
 int ls_policy_edit_remove(struct ls_policy *policy, enum ls_edit_list list,
 			  const struct ls_prefix *prefix, int *ret_set);
+
+/*
+ * Replaces what a set from a file holds by the file's new bytes; `shown` names the file in messages. 0;
+ * LS_EDIT_E_PRESENT when they are the bytes that it was read from; LS_EDIT_E_ABSENT when they hold no entry, though
+ * the set has some; or negative with a line. The policy is changed only by 0.
+ */
+int ls_policy_edit_list(struct ls_policy *policy, size_t set, const char *shown, const char *bytes,
+			size_t length, struct ls_error *error);
 
 #endif

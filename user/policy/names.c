@@ -6,9 +6,20 @@
 
 #include "user/base/units.h"
 
+const char *const ls_loss_names[LS_LOSS_MAX] = {
+	[LS_LOSS_LOCAL] = "local",
+	[LS_LOSS_OPEN] = "open",
+	[LS_LOSS_CLOSED] = "closed",
+};
+
 const char *const ls_mode_names[LS_MODE_MAX] = {
 	[LS_MODE_ENFORCE] = "enforce",
 	[LS_MODE_MONITOR] = "monitor",
+};
+
+const char *const ls_endpoint_names[LS_ENDPOINT_MAX] = {
+	[LS_ENDPOINT_NONE] = "none", [LS_ENDPOINT_FILE] = "file", [LS_ENDPOINT_TCP] = "tcp",
+	[LS_ENDPOINT_HTTP] = "http", [LS_ENDPOINT_UNIX] = "unix",
 };
 
 const char *const ls_priority_names[LS_PRIORITY_MAX] = {

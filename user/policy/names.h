@@ -10,9 +10,11 @@
 #include "user/policy/policy.h"
 
 extern const char *const ls_mode_names[LS_MODE_MAX];
+extern const char *const ls_endpoint_names[LS_ENDPOINT_MAX];
 extern const char *const ls_priority_names[LS_PRIORITY_MAX];
 extern const char *const ls_algorithm_names[LS_ALGORITHM_MAX];
 extern const char *const ls_count_names[LS_COUNT_MAX];
+extern const char *const ls_loss_names[LS_LOSS_MAX];
 extern const char *const ls_per_names[LS_PER_MAX]; /* NULL for LS_PER_PREFIX, which is a map */
 
 /* "source", "{ ipv4: 24, ipv6: 48 }", "flow", …; returns `text`. */

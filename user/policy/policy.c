@@ -39,8 +39,13 @@ void ls_policy_free(struct ls_policy *policy)
 	for (size_t i = 0; i < policy->n_nats; i++)
 		free(policy->nats[i].sources.items);
 	free(policy->nats);
-	for (size_t i = 0; i < policy->n_classes; i++)
+	for (size_t i = 0; i < policy->n_classes; i++) {
 		match_fini(&policy->classes[i].match);
+		free(policy->classes[i].check.endpoint.text);
+	}
+	free(policy->signals.load.text);
+	free(policy->signals.probe.text);
 	free(policy->classes);
+	free(policy->cluster.password_file);
 	free(policy);
 }

@@ -22,6 +22,7 @@
 #include "user/base/addr.h"
 #include "user/base/cleanup.h"
 #include "user/base/units.h"
+#include "user/policy/redis_url.h"
 
 enum ls_mode {
 	LS_MODE_ENFORCE,
@@ -59,6 +60,14 @@ enum ls_per {
 	LS_PER_DESTINATION,
 	LS_PER_CLASS,
 	LS_PER_MAX,
+};
+
+/* What becomes of a limit in cluster scope while the store does not answer. */
+enum ls_loss {
+	LS_LOSS_LOCAL,	/* each node keeps to its share */
+	LS_LOSS_OPEN,	/* each node admits the whole limit */
+	LS_LOSS_CLOSED, /* nothing is admitted */
+	LS_LOSS_MAX,
 };
 
 /* A list of prefixes, sorted by (family, address, length), without duplicates. */
@@ -119,10 +128,12 @@ struct ls_limit {
 	uint8_t per_ipv4, per_ipv6; /* bits; only for LS_PER_PREFIX */
 	enum ls_count count;
 	enum ls_algorithm algorithm;
-	struct ls_rate rate; /* token bucket only */
-	uint64_t burst;	     /* token bucket only: items or bytes, the default filled in */
-	uint64_t limit;	     /* the window algorithms only: items or bytes */
-	uint64_t window_ns;  /* the same */
+	struct ls_rate rate;  /* token bucket only */
+	uint64_t burst;	      /* token bucket only: items or bytes, the default filled in */
+	uint64_t limit;	      /* the window algorithms only: items or bytes */
+	uint64_t window_ns;   /* the same */
+	bool cluster;	      /* scope: cluster */
+	enum ls_loss on_loss; /* with cluster; that of the section filled in */
 };
 
 struct ls_ban_rule {
@@ -130,6 +141,32 @@ struct ls_ban_rule {
 	uint64_t after; /* refusals */
 	uint64_t within_ns;
 	uint64_t for_ns;
+};
+
+/* Where something can be asked. */
+enum ls_endpoint_kind {
+	LS_ENDPOINT_NONE,
+	LS_ENDPOINT_FILE, /* a file that holds the answer */
+	LS_ENDPOINT_TCP,  /* connects */
+	LS_ENDPOINT_HTTP, /* GET */
+	LS_ENDPOINT_UNIX, /* connects to a socket; `load` reads from it, too */
+	LS_ENDPOINT_MAX,
+};
+
+struct ls_endpoint {
+	enum ls_endpoint_kind kind;
+	char *text; /* as written: a path, ADDRESS:PORT or http://ADDRESS:PORT/PATH; owned */
+	struct ls_prefix address; /* tcp and http */
+	uint16_t port;
+};
+
+/* What a class's service is asked, so that a breaker opens when it fails. */
+struct ls_check {
+	struct ls_endpoint endpoint; /* LS_ENDPOINT_NONE: there is no check */
+	uint64_t interval_ns;
+	uint64_t timeout_ns;
+	unsigned fall; /* failures in a row that open the breaker */
+	unsigned rise; /* successes in a row that close it by half */
 };
 
 struct ls_class {
@@ -140,6 +177,7 @@ struct ls_class {
 	struct ls_limit limits[LS_CLASS_LIMITS];
 	size_t n_limits;
 	struct ls_ban_rule ban;
+	struct ls_check check;
 };
 
 struct ls_nat {
@@ -153,6 +191,36 @@ struct ls_overload_max {
 	struct ls_rate packets, connections;
 };
 
+#define LS_CLUSTER_URLS 16
+#define LS_CLUSTER_PREFIX "ls:"
+
+/* The section `cluster`. */
+struct ls_cluster_rule {
+	bool given;
+	struct ls_redis_url redis[LS_CLUSTER_URLS];
+	size_t n_redis;
+	char node[64];	    /* "": the name of the host */
+	uint64_t period_ns; /* 0: automatic */
+	char key_prefix[32];
+	char *password_file; /* NULL: none */
+	enum ls_loss on_loss;
+	bool share_bans;
+};
+
+/* The signals of `overload`: what `serve` measures, and how new work is refused by it. 0: that signal is off. */
+struct ls_signals {
+	bool given; /* new work is counted and may be refused */
+	uint64_t accept_delay_ns;
+	unsigned cpu, pressure, memory; /* per cent */
+	bool softnet;
+	struct ls_endpoint load;
+	unsigned load_target; /* per cent */
+	struct ls_endpoint probe;
+	uint64_t probe_target_ns;
+	unsigned floor
+		[LS_PRIORITY_MAX]; /* per cent of what is admitted that a priority always gets */
+};
+
 struct ls_policy {
 	enum ls_mode mode;
 	bool malformed_pass; /* malformed: pass */
@@ -164,6 +232,9 @@ struct ls_policy {
 	struct ls_nat *nats;
 	size_t n_nats;
 	struct ls_overload_max overload;
+	struct ls_cluster_rule cluster;
+	enum ls_mode overload_mode; /* monitor: what `overload` refuses is only counted */
+	struct ls_signals signals;
 	struct ls_class *classes;
 	size_t n_classes;
 };

@@ -105,7 +105,7 @@ char *ls_limit_amount_format(const struct ls_limit *limit, char text[static LS_A
  * A path as a scalar: as it is where that is safe, else in double quotes. The reader lets no
  * control character into the model, so only the quote and the backslash need escaping.
  */
-static void print_path(struct ls_buffer *buffer, const char *path)
+void ls_print_text(struct ls_buffer *buffer, const char *path)
 {
 	static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 				   "_./-";
@@ -170,7 +170,7 @@ static void print_set(const struct ls_set *set, bool expand, struct ls_buffer *b
 	ls_buffer_format(buffer, "  %s:", set->name);
 	if (set->file && !expand) {
 		ls_buffer_text(buffer, " { file: ");
-		print_path(buffer, set->file);
+		ls_print_text(buffer, set->file);
 		ls_buffer_format(buffer, ", on_error: %s }  # ",
 				 set->skip_errors ? "skip" : "refuse");
 		print_origin(set, buffer);
@@ -219,13 +219,96 @@ static void print_list(const struct ls_policy *policy, const char *key,
 	ls_buffer_text(buffer, "\n");
 }
 
-static void print_overload(const struct ls_overload_max *max, struct ls_buffer *buffer)
+/* { http: http://127.0.0.1:8080/load, target: 80% } */
+static void print_endpoint(const struct ls_endpoint *endpoint, struct ls_buffer *buffer)
+{
+	ls_buffer_format(buffer, "{ %s: ", ls_endpoint_names[endpoint->kind]);
+	if (endpoint->kind == LS_ENDPOINT_FILE || endpoint->kind == LS_ENDPOINT_UNIX) {
+		ls_print_text(buffer, endpoint->text);
+		return;
+	}
+	ls_buffer_format(buffer, "\"%s\"", endpoint->text);
+}
+
+static void print_percent(unsigned percent, struct ls_buffer *buffer)
+{
+	if (percent)
+		ls_buffer_format(buffer, "%u%%", percent);
+	else
+		ls_buffer_text(buffer, "off");
+}
+
+static void print_floor(const struct ls_signals *signals, struct ls_buffer *buffer)
+{
+	const char *before = "{ ";
+
+	for (unsigned p = LS_PRIORITY_MAX; p-- > 0;) {
+		if (!signals->floor[p])
+			continue;
+		ls_buffer_format(buffer, "%s%s: %u%%", before, ls_priority_names[p],
+				 signals->floor[p]);
+		before = ", ";
+	}
+	ls_buffer_text(buffer, *before == '{' ? "" : " }");
+}
+
+const char *ls_print_signal(const struct ls_signals *signals, unsigned number,
+			    struct ls_buffer *buffer)
+{
+	static const char *const keys[] = { "accept_delay", "cpu",  "pressure", "memory",
+					    "softnet",	    "load", "probe",	"floor" };
+	char text[LS_UNIT_TEXT];
+
+	if (number >= sizeof(keys) / sizeof(keys[0]))
+		return NULL;
+	if (!signals->given)
+		return keys[number];
+	if (number == 0)
+		ls_buffer_text(buffer, signals->accept_delay_ns
+					       ? ls_time_format(signals->accept_delay_ns, text)
+					       : "off");
+	else if (number <= 3)
+		print_percent(number == 1   ? signals->cpu
+			      : number == 2 ? signals->pressure
+					    : signals->memory,
+			      buffer);
+	else if (number == 4)
+		ls_buffer_text(buffer, signals->softnet ? "on" : "off");
+	else if (number == 5 && signals->load.kind) {
+		print_endpoint(&signals->load, buffer);
+		ls_buffer_format(buffer, ", target: %u%% }", signals->load_target);
+	} else if (number == 6 && signals->probe.kind) {
+		print_endpoint(&signals->probe, buffer);
+		ls_buffer_format(buffer, ", target: %s }",
+				 ls_time_format(signals->probe_target_ns, text));
+	} else if (number == 7) {
+		print_floor(signals, buffer);
+	}
+	return keys[number];
+}
+
+static void print_signals(const struct ls_signals *signals, struct ls_buffer *buffer)
+{
+	const char *key;
+
+	for (unsigned i = 0;; i++) {
+		_cleanup_buffer_ struct ls_buffer value = LS_BUFFER_INIT;
+		key = ls_print_signal(signals, i, &value);
+		if (!key)
+			return;
+		if (value.length)
+			ls_buffer_format(buffer, "  %s: %s\n", key, ls_buffer_string(&value));
+		buffer->failed |= value.failed;
+	}
+}
+
+static void print_max(const struct ls_overload_max *max, struct ls_buffer *buffer)
 {
 	char rate[LS_UNIT_TEXT];
 
 	if (!max->has_packets && !max->has_connections)
 		return;
-	ls_buffer_text(buffer, "\noverload:\n  max: { ");
+	ls_buffer_text(buffer, "  max: { ");
 	if (max->has_packets)
 		ls_buffer_format(buffer, "packets: %s%s", ls_rate_items_format(max->packets, rate),
 				 max->has_connections ? ", " : "");
@@ -233,6 +316,31 @@ static void print_overload(const struct ls_overload_max *max, struct ls_buffer *
 		ls_buffer_format(buffer, "connections: %s",
 				 ls_rate_items_format(max->connections, rate));
 	ls_buffer_text(buffer, " }\n");
+}
+
+static void print_overload(const struct ls_policy *policy, struct ls_buffer *buffer)
+{
+	const struct ls_overload_max *max = &policy->overload;
+
+	if (!policy->signals.given && !max->has_packets && !max->has_connections)
+		return;
+	ls_buffer_text(buffer, "\noverload:\n");
+	if (policy->signals.given || policy->overload_mode != LS_MODE_ENFORCE)
+		ls_buffer_format(buffer, "  mode: %s\n", ls_mode_names[policy->overload_mode]);
+	print_max(max, buffer);
+	print_signals(&policy->signals, buffer);
+}
+
+void ls_print_check(const struct ls_check *check, struct ls_buffer *buffer)
+{
+	char interval[LS_UNIT_TEXT], timeout[LS_UNIT_TEXT];
+
+	if (!check->endpoint.kind)
+		return;
+	print_endpoint(&check->endpoint, buffer);
+	ls_buffer_format(buffer, ", interval: %s, timeout: %s, fall: %u, rise: %u }",
+			 ls_time_format(check->interval_ns, interval),
+			 ls_time_format(check->timeout_ns, timeout), check->fall, check->rise);
 }
 
 static void print_match(const struct ls_policy *policy, const struct ls_match *match,
@@ -302,6 +410,9 @@ static void print_limit(const struct ls_limit *limit, struct ls_buffer *buffer)
 			 ls_algorithm_names[limit->algorithm]);
 	print_amount(bucket ? rate : amount, buffer);
 	print_amount(bucket ? amount : rate, buffer);
+	if (limit->cluster)
+		ls_buffer_format(buffer, ", scope: cluster, on_loss: %s",
+				 ls_loss_names[limit->on_loss]);
 	ls_buffer_text(buffer, " }");
 	/* Bits or bytes is the commonest mistake, so both are shown. */
 	if (bucket && limit->count == LS_COUNT_BYTES &&
@@ -327,9 +438,15 @@ static void print_class(const struct ls_policy *policy, const struct ls_class *c
 				 ls_count_format(class->ban.after, after),
 				 ls_time_format(class->ban.within_ns, within),
 				 ls_time_format(class->ban.for_ns, duration));
+	if (class->check.endpoint.kind) {
+		ls_buffer_text(buffer, "    check: ");
+		ls_print_check(&class->check, buffer);
+		ls_buffer_text(buffer, "\n");
+	}
 }
 
-void ls_policy_print(const struct ls_policy *policy, bool expand, struct ls_buffer *buffer)
+static void print_policy(const struct ls_policy *policy, bool expand, enum ls_secrets secrets,
+			 struct ls_buffer *buffer)
 {
 	char sources[LS_UNIT_TEXT];
 
@@ -352,17 +469,29 @@ void ls_policy_print(const struct ls_policy *policy, bool expand, struct ls_buff
 		ls_buffer_format(buffer, ", factor: %s }\n",
 				 ls_count_format(policy->nats[i].factor, sources));
 	}
-	print_overload(&policy->overload, buffer);
+	print_overload(policy, buffer);
+	ls_print_cluster(buffer, &policy->cluster, secrets);
 	ls_buffer_format(buffer, "\nclasses:%s\n", policy->n_classes == 0 ? " []" : "");
 	for (size_t i = 0; i < policy->n_classes; i++)
 		print_class(policy, &policy->classes[i], buffer);
+}
+
+void ls_policy_print(const struct ls_policy *policy, bool expand, struct ls_buffer *buffer)
+{
+	print_policy(policy, expand, LS_SECRETS_MASKED, buffer);
+}
+
+void ls_policy_print_secrets(const struct ls_policy *policy, enum ls_secrets secrets,
+			     struct ls_buffer *buffer)
+{
+	print_policy(policy, false, secrets, buffer);
 }
 
 int ls_policy_digest(const struct ls_policy *policy, uint8_t ret_digest[static 32])
 {
 	_cleanup_buffer_ struct ls_buffer text = LS_BUFFER_INIT;
 
-	ls_policy_print(policy, false, &text);
+	print_policy(policy, false, LS_SECRETS_DIGESTED, &text);
 	if (text.failed)
 		return -ENOMEM;
 	ls_sha256(text.bytes, text.length, ret_digest);

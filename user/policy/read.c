@@ -72,59 +72,6 @@ static int read_nats(struct ls_reader *reader, const struct ls_node *node)
 	return 0;
 }
 
-static int read_overload_max(struct ls_reader *reader, const struct ls_node *node)
-{
-	static const char *const keys[] = { "packets", "connections" };
-	struct ls_overload_max *const max = &reader->policy->overload;
-	const struct ls_node *packets, *connections, *bytes;
-
-	if (node->kind == LS_NODE_MAP) {
-		bytes = ls_node_get(node, "bytes");
-		if (bytes)
-			return ls_refuse(reader, bytes->key,
-					 "'bytes' does not apply to overload.max; it takes packets "
-					 "and connections");
-	}
-	if (ls_reader_map(reader, node, "'max'", keys, LS_LENGTH(keys)) < 0)
-		return -1;
-	packets = ls_node_get(node, "packets");
-	connections = ls_node_get(node, "connections");
-	if (!packets && !connections)
-		return ls_refuse(reader, node, "max is empty; write packets, connections or both");
-	if (packets && ls_reader_rate(reader, packets, "packets", false, &max->packets) < 0)
-		return -1;
-	if (connections &&
-	    ls_reader_rate(reader, connections, "connections", false, &max->connections) < 0)
-		return -1;
-	max->has_packets = packets != NULL;
-	max->has_connections = connections != NULL;
-	return 0;
-}
-
-static int read_overload(struct ls_reader *reader, const struct ls_node *node)
-{
-	static const char *const keys[] = { "max" };
-	/* Signals that the language has and this version does not judge. */
-	static const char *const later[] = { "cpu", "accept_delay" };
-	const struct ls_node *max;
-
-	for (size_t i = 0; node->kind == LS_NODE_MAP && i < LS_LENGTH(later); i++) {
-		const struct ls_node *const signal = ls_node_get(node, later[i]);
-
-		if (signal)
-			return ls_refuse(reader, signal->key,
-					 "this version does not have 'overload: %s' yet; it has "
-					 "'max'",
-					 later[i]);
-	}
-	if (ls_reader_map(reader, node, "'overload'", keys, LS_LENGTH(keys)) < 0)
-		return -1;
-	max = ls_node_get(node, "max");
-	if (!max)
-		return ls_refuse(reader, node, "overload is empty; write 'max' or leave it out");
-	return read_overload_max(reader, max);
-}
-
 static int read_capacity(struct ls_reader *reader, const struct ls_node *node)
 {
 	static const char *const keys[] = { "sources" };
@@ -170,12 +117,6 @@ static int read_deny(struct ls_reader *reader, const struct ls_node *node)
 	return ls_read_members(reader, node, "deny", &reader->policy->deny);
 }
 
-static int refuse_cluster(struct ls_reader *reader, const struct ls_node *node)
-{
-	return ls_refuse(reader, node->key,
-			 "this version does not have 'cluster' yet; leave the section out");
-}
-
 /*
  * In the order in which they need one another: sets before who names them, NAT factors before
  * limits.
@@ -184,11 +125,16 @@ static const struct {
 	const char *key;
 	int (*read)(struct ls_reader *reader, const struct ls_node *node);
 } sections[] = {
-	{ "mode", read_mode },	       { "malformed", read_malformed },
-	{ "capacity", read_capacity }, { "cluster", refuse_cluster },
-	{ "sets", ls_read_sets },      { "allow", read_allow },
-	{ "deny", read_deny },	       { "nat", read_nats },
-	{ "overload", read_overload }, { "classes", ls_read_classes },
+	{ "mode", read_mode },
+	{ "malformed", read_malformed },
+	{ "capacity", read_capacity },
+	{ "cluster", ls_read_cluster },
+	{ "sets", ls_read_sets },
+	{ "allow", read_allow },
+	{ "deny", read_deny },
+	{ "nat", read_nats },
+	{ "overload", ls_read_overload },
+	{ "classes", ls_read_classes },
 };
 
 static int read_root(struct ls_reader *reader, const struct ls_node *root)

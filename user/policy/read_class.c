@@ -50,8 +50,9 @@ static int read_class_name(struct ls_reader *reader, const struct ls_node *node,
 
 static int read_class(struct ls_reader *reader, const struct ls_node *node, struct ls_class *class)
 {
-	static const char *const keys[] = { "name", "match", "mode", "priority", "limits", "ban" };
-	const struct ls_node *match, *mode, *priority, *limits, *ban;
+	static const char *const keys[] = { "name",   "match", "mode", "priority",
+					    "limits", "ban",   "check" };
+	const struct ls_node *match, *mode, *priority, *limits, *ban, *check;
 	unsigned chosen;
 
 	if (ls_reader_map(reader, node, "a class", keys, LS_LENGTH(keys)) < 0 ||
@@ -62,6 +63,7 @@ static int read_class(struct ls_reader *reader, const struct ls_node *node, stru
 	priority = ls_node_get(node, "priority");
 	limits = ls_node_get(node, "limits");
 	ban = ls_node_get(node, "ban");
+	check = ls_node_get(node, "check");
 	if (!match)
 		return ls_refuse(reader, node,
 				 "class '%s' has no match; write 'match: any' if every packet is "
@@ -81,6 +83,8 @@ static int read_class(struct ls_reader *reader, const struct ls_node *node, stru
 	if (limits && ls_read_limits(reader, limits, class) < 0)
 		return -1;
 	if (ban && read_ban(reader, ban, &class->ban) < 0)
+		return -1;
+	if (check && ls_read_check(reader, check, &class->check) < 0)
 		return -1;
 	if (ban && class->n_limits == 0)
 		return ls_refuse(reader, ban->key,

@@ -204,26 +204,6 @@ static int read_window(struct ls_reader *reader, const struct ls_node *node,
 			      &limit->window_ns);
 }
 
-static int read_scope(struct ls_reader *reader, const struct ls_node *node)
-{
-	static const char *const words[] = { "node", "cluster" };
-	const struct ls_node *const scope = ls_node_get(node, "scope");
-	const struct ls_node *const on_loss = ls_node_get(node, "on_loss");
-	unsigned chosen = 0;
-
-	if (scope && ls_reader_word(reader, scope, "scope", words, LS_LENGTH(words), &chosen) < 0)
-		return -1;
-	if (chosen == 1)
-		return ls_refuse(reader, scope,
-				 "this version does not have 'scope: cluster' yet; limits hold for "
-				 "each node");
-	if (on_loss)
-		return ls_refuse(reader, on_loss->key,
-				 "this version does not have 'on_loss' yet, as it has no clusters; "
-				 "leave it out");
-	return 0;
-}
-
 static int read_limit(struct ls_reader *reader, const struct ls_node *node,
 		      const struct ls_class *class, struct ls_limit *limit)
 {
@@ -263,7 +243,7 @@ static int read_limit(struct ls_reader *reader, const struct ls_node *node,
 					LS_ALGORITHM_MAX, &chosen) < 0)
 		return -1;
 	limit->algorithm = chosen;
-	if (read_scope(reader, node) < 0)
+	if (ls_read_scope(reader, node, limit) < 0)
 		return -1;
 	return limit->algorithm == LS_TOKEN_BUCKET ? read_bucket(reader, node, limit)
 						   : read_window(reader, node, algorithm, limit);

@@ -82,13 +82,19 @@ int ls_read_list(const char *shown, const char *bytes, size_t length, size_t roo
 		 struct ls_warnings *warnings, struct ls_set *set, struct ls_error *error);
 
 /*
- * read_class.c, read_match.c, read_limit.c: from the map of one class, its match, its limits and
- * ban.
+ * read_class.c, read_match.c, read_limit.c, read_overload.c: from the map of one class, its match, its limits, ban
+ * and check; and the section `overload`.
  */
 int ls_read_classes(struct ls_reader *reader, const struct ls_node *node);
+int ls_read_overload(struct ls_reader *reader, const struct ls_node *node);
+int ls_read_check(struct ls_reader *reader, const struct ls_node *node, struct ls_check *ret);
 bool ls_ranges_hold(const struct ls_ranges *ranges, unsigned value);
 int ls_read_match(struct ls_reader *reader, const struct ls_node *node, struct ls_match *ret);
 int ls_read_limits(struct ls_reader *reader, const struct ls_node *node, struct ls_class *class);
+
+/* read_cluster.c: the section, and a limit's scope and on_loss. */
+int ls_read_cluster(struct ls_reader *reader, const struct ls_node *node);
+int ls_read_scope(struct ls_reader *reader, const struct ls_node *node, struct ls_limit *limit);
 
 #define LS_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 

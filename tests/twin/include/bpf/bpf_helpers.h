@@ -19,6 +19,7 @@
 void *bpf_map_lookup_elem(const void *map, const void *key);
 __u64 bpf_ktime_get_ns(void);
 __u64 bpf_jiffies64(void);
+__u32 bpf_get_prandom_u32(void);
 __u32 bpf_get_smp_processor_id(void);
 __u64 bpf_xdp_get_buff_len(struct xdp_md *ctx);
 long bpf_xdp_load_bytes(struct xdp_md *ctx, __u32 offset, void *to, __u32 bytes);
