@@ -167,6 +167,13 @@ struct ls_line {
 	__u64 word[8];
 };
 
+/*
+ * Before the cells: one word for each /16. Below LS_LABELS it is the label of the whole /16; LS_NET4_DEEP: its cells
+ * differ. What is in no list is known without a look at the cells, which are 32 MB and in no cache.
+ */
+#define LS_NETS4 65536
+#define LS_NET4_DEEP 0x100
+
 /* A prefix longer than /24: address << 32 | length << 8 | label; 0: free. */
 #define LS_HOST4(address, length, label)                                                           \
 	((__u64)(address) << 32 | (__u64)(length) << 8 | (__u64)(label))

@@ -226,6 +226,19 @@ static void paint_cells(uint16_t *cells, const struct ls_lists *lists)
 	}
 }
 
+/* The /16s whose cells are all alike, so that most of them need not be asked. */
+static void sum_up_cells(uint16_t nets4[static LS_NETS4], const uint16_t *cells)
+{
+	const uint32_t each = CELLS / LS_NETS4;
+
+	for (uint32_t net = 0; net < LS_NETS4; net++) {
+		const uint16_t *first = cells + (size_t)net * each;
+		const bool is_even = first[0] < LS_LABELS &&
+				     memcmp(first, first + 1, (each - 1) * sizeof(*first)) == 0;
+		nets4[net] = is_even ? first[0] : LS_NET4_DEEP;
+	}
+}
+
 /* ---- IPv6 ---- */
 
 struct nets {
@@ -497,8 +510,10 @@ int ls_lists_build(const struct ls_lists *lists, uint64_t (*random)(void *contex
 	}
 	for (size_t i = 0; has6 && i < nets.count; i++)
 		filter_add(image->lines, generation, &nets.items[i]);
-	if (has4)
+	if (has4) {
 		paint_cells((uint16_t *)image->lines, lists);
+		sum_up_cells(image->nets4, (const uint16_t *)image->lines);
+	}
 	image->word |= (has4 ? LS_WORD_LISTS4 : 0) | (has6 ? LS_WORD_LISTS6 : 0);
 	return 0;
 }
