@@ -167,6 +167,19 @@ struct ls_line {
 	__u64 word[8];
 };
 
+/*
+ * Before the cells: one word for each /16. Below LS_LABELS it is the label of the whole /16; with
+ * LS_NET4_DEEP its low byte is the label that most of its cells have, and a bit for each /24 tells which have not: bit
+ * LS_MARK4_BIT() of line LS_MARK4_LINE(). What is in no list is known without a look at the cells, which are 32 MB
+ * and in no cache.
+ */
+#define LS_NETS4 65536
+#define LS_NET4_DEEP 0x100
+#define LS_CELLS4_LINES (1U << 19)
+#define LS_MARKS4_LINES (1U << 15)
+#define LS_MARK4_LINE(address) (LS_CELLS4_LINES + ((address) >> 17))
+#define LS_MARK4_BIT(address) ((address) >> 8 & 511)
+
 /* A prefix longer than /24: address << 32 | length << 8 | label; 0: free. */
 #define LS_HOST4(address, length, label)                                                           \
 	((__u64)(address) << 32 | (__u64)(length) << 8 | (__u64)(label))
@@ -181,19 +194,26 @@ struct ls_net6 {
 
 #define LS_NETS6_LINE 2
 
+/*
+ * Addresses that are in no list are most of a flood's. The filter also holds, under a length that no prefix has, the
+ * first `root6` bits of every prefix (of a shorter one, all that begin with it): what is not among them needs no
+ * bisection.
+ */
+#define LS_ROOT6(length) ((length) + 256)
+
 /* Bit number i of an entry in its line of the filter, out of its second hash (whose high bits are the good ones). */
 #define LS_FILTER6_BITS 3
 #define LS_FILTER6_BIT(second_hash, i) ((second_hash) >> (55 - 9 * (i)) & 511)
 
 /* Per generation, what the stages need to find their tables: part of the control record. */
 struct ls_generation_abi {
-	__u32 cells4; /* lines; 0 or 2^19 */
+	__u32 cells4; /* lines, of marks too; 0 or 2^19 + 2^15 */
 	__u32 hosts4;
 	__u32 nets6;
 	__u8 hosts4_bits;
 	__u8 nets6_bits;
 	__u8 n_lengths6; /* prefix lengths in use (of prefixes and markers: only real prefixes' lengths) */
-	__u8 pad2;
+	__u8 root6;	 /* LS_ROOT6() of this length are in the filter; 0: there are none */
 	__u16 label6; /* label of an IPv6 address that only ::/0 covers, or none */
 	__u16 pad0;
 	__u32 n_classes;

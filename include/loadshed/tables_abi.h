@@ -18,6 +18,7 @@ struct ls_tables {
 	struct ls_label_abi labels[2 * LS_LABELS]; /* g * LS_LABELS + label */
 	struct ls_slot_abi slots[2 * LS_SLOTS];	   /* g * LS_SLOTS + limit slot */
 	struct ls_shared shared[LS_SLOTS];	   /* limit slot */
+	__u16 nets4[2 * LS_NETS4]; /* g * LS_NETS4 + upper half of an IPv4 address */
 };
 
 _Static_assert(sizeof(struct ls_tables) % 64 == 0, "lines: the records behind it share none");

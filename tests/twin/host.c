@@ -213,6 +213,7 @@ void ls_host_publish(const struct ls_image *image, unsigned half)
 	memcpy(tables->labels + half * LS_LABELS, image->labels, sizeof(image->labels));
 	memcpy(tables->ports + half * LS_CHUNKS, image->ports, sizeof(image->ports));
 	memcpy(tables->rows + half * LS_CLASS_WORDS * LS_ROWS, image->rows, sizeof(image->rows));
+	memcpy(tables->nets4 + half * LS_NETS4, image->nets4, sizeof(image->nets4));
 	free(lists[half].elements);
 	lists[half] = (struct host_map){ 0 };
 	if (image->n_lines) {

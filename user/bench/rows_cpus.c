@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "user/base/error.h"
 #include "user/plane/counters.h"
@@ -125,6 +126,10 @@ static int row_accuracy(struct ls_bench *bench, const char *name, struct ls_reci
 	for (int round = 0; round < LS_BENCH_ROUNDS && r == 0; round++) {
 		struct race_result result = { 0 };
 		uint64_t before = 0, after = 0;
+		/* The bucket has to be full at the start, as the sum below has it. */
+		const struct timespec refill = { .tv_nsec = 2L * LS_RECIPE_STRICT_BURST *
+							    (1000000000 / LS_RECIPE_STRICT_RATE) };
+		nanosleep(&refill, NULL);
 		r = passed(plane, &before, error);
 		if (r == 0)
 			r = on_two_cpus(bench, ls_plane_program_fd(plane), &result, error);

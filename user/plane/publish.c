@@ -156,6 +156,8 @@ static int fill_half(struct ls_plane *plane, unsigned half, const struct ls_imag
 	for (size_t word = 0; word < LS_CLASS_WORDS; word++)
 		memcpy(tables->rows + (half * LS_CLASS_WORDS + word) * LS_ROWS, image->rows[word],
 		       image->n_rows * sizeof(uint64_t));
+	if (image->word & LS_WORD_LISTS4)
+		memcpy(tables->nets4 + half * LS_NETS4, image->nets4, sizeof(image->nets4));
 	ls_plane_control_rw(plane)->generation[half] = image->generation;
 	return put_inner(plane->maps[LS_MAP_LISTS].fd, half, "ls_lines", sizeof(struct ls_line),
 			 image->lines, image->n_lines * sizeof(struct ls_line), error);

@@ -37,6 +37,7 @@ struct ls_image {
 	struct ls_rows_abi ports[LS_CHUNKS];
 	uint64_t rows[LS_CLASS_WORDS][LS_ROWS];
 	size_t n_rows; /* of each word, from 0: the rest is not used */
+	uint16_t nets4[LS_NETS4];
 	struct ls_line *lines;
 	size_t n_lines;
 	/* Limit slots given anew that had another identity before: their old states must be purged

@@ -15,7 +15,8 @@
  * IPv4: one cell for each /24, painted from left to right: the walk knows which prefix is
  * innermost, so every cell is written once however deep prefixes are nested. Prefixes longer than
  * /24 are in a hash table, and the cell says which of their lengths occur, so most addresses need
- * one read.
+ * one read. 34 MB are in no cache, though, so what is asked first is small: a word for each /16, and
+ * where that does not tell, a bit for each /24 (policy_abi.h).
  *
  * IPv6: bisection over the prefix lengths in use (Waldvogel, Varghese, Turner, Plattner: Scalable
  * high speed IP routing lookups, SIGCOMM 1997). A prefix of length L is only found if bisection
@@ -30,15 +31,18 @@
  * find something read one. With random multipliers placement almost never fails at the loads used
  * here; if it does, others are drawn, and in the end the table grows.
  *
- * Costs: 32 MiB of cells as soon as there is one IPv4 prefix; 10 to 20 bytes for each longer one;
+ * Roots: bisection asks about four lengths for an address that is in no list, and that is what a
+ * flood has. The first bits of all prefixes, as many as there can be without a prefix that is too short
+ * for them having to be written out too often, are in the filter as well and are asked before.
+ *
+ * Costs: 34 MiB of cells as soon as there is one IPv4 prefix; 10 to 20 bytes for each longer one;
  * IPv6 80 to 160 bytes for each prefix or marker. With the walk before it (compile_lists.c), a
  * million random hosts take 45 to 60 ms, the 172 k prefixes of the world's IPv4 20 ms, 73 k of IPv6
  * 30 ms (2-core VM).
  */
 
 #define CELLS (1U << 24)
-#define CELLS_PER_LINE 32U
-#define CELL_LINES (CELLS / CELLS_PER_LINE)
+#define CELLS_PER_NET (CELLS / LS_NETS4)
 #define CELL_PREFIX 24
 
 #define LINE_WORDS 8U
@@ -50,10 +54,17 @@
 #define NETS_LOAD_PERCENT 40
 /* A line of the filter for 32 lines of the table, so for at most 26 entries: 20 bits each, 0.3 % false. */
 #define FILTER_SHIFT 5
+/* Roots: with so few lengths bisection is as short. Of so few bits, nearly all that is in use would be a root; of more
+ * than 64, they would be of a second word. */
+#define ROOT_LENGTHS 2
+#define ROOT_MIN 24
+#define ROOT_MAX 64
 #define MOVES_MAX 512 /* of one entry; at these loads more than a few dozen are already rare */
 #define DRAWS_MAX 8   /* of multipliers, before the table that failed grows */
 #define BITS_MAX 26   /* 4 GiB: the multipliers are not random */
 
+static_assert(LS_CELLS4_LINES * sizeof(struct ls_line) == CELLS * sizeof(uint16_t), "all cells");
+static_assert(LS_MARKS4_LINES * sizeof(struct ls_line) * 8 == CELLS, "a bit for each");
 static_assert(sizeof(struct ls_net6) == NET_WORDS * sizeof(uint64_t), "entries are words");
 static_assert(sizeof(struct ls_line) == LINE_WORDS * sizeof(uint64_t), "lines are words");
 
@@ -226,6 +237,40 @@ static void paint_cells(uint16_t *cells, const struct ls_lists *lists)
 	}
 }
 
+/* The word of a /16 in which longer prefixes lie, and the marks of its /24s that differ. That most of them are like
+ * its first is a guess: a wrong one costs marks, no more. */
+static uint16_t mark_cells(struct ls_line *lines, uint32_t net)
+{
+	const uint16_t *cells = (const uint16_t *)lines + net * CELLS_PER_NET;
+	const uint16_t label = cells[0] & 0xff;
+	__u64 *words = &lines[LS_MARK4_LINE(net << 16)].word[LS_MARK4_BIT(net << 16) / 64];
+
+	for (unsigned i = 0; i < CELLS_PER_NET; i++)
+		words[i / 64] |= (__u64)(cells[i] != label) << (i % 64);
+	return LS_NET4_DEEP | label;
+}
+
+/* The word of each /16. Only those in which a prefix longer than /16 lies are looked at cell by cell. */
+static void sum_up_cells(struct ls_image *image, const struct ls_lists *lists)
+{
+	const uint16_t *cells = (const uint16_t *)image->lines;
+
+	memset(image->nets4, 0, sizeof(image->nets4));
+	for (size_t i = 0; i < lists->n_nets4; i++) {
+		const uint32_t net = (uint32_t)(lists->nets4[i] >> 48);
+		const unsigned length = host_length(lists->nets4[i]);
+		const uint32_t count = length < 16 ? 1U << (16 - length) : 1;
+
+		for (uint32_t each = net; each < net + count; each++)
+			/* Shorter ones come before what they cover. */
+			image->nets4[each] =
+				length > 16 ? LS_NET4_DEEP : cells[each * CELLS_PER_NET];
+	}
+	for (uint32_t net = 0; net < LS_NETS4; net++)
+		if (image->nets4[net] == LS_NET4_DEEP)
+			image->nets4[net] = mark_cells(image->lines, net);
+}
+
 /* ---- IPv6 ---- */
 
 struct nets {
@@ -367,21 +412,61 @@ static bool place_nets(struct table *table, const struct nets *nets)
 	return true;
 }
 
-/* Sets the bits of one prefix or marker in the filter. */
+/* Sets the bits of a prefix, a marker or a root in the filter. */
 static void filter_add(struct ls_line *lines, const struct ls_generation_abi *generation,
-		       const struct ls_net6 *net)
+		       struct ls_net6 net)
 {
 	const struct table table = { .seed = generation->seed };
 	uint64_t entry[NET_WORDS], hashes[2];
 	struct ls_line *line;
 
-	memcpy(entry, net, sizeof(entry));
+	memcpy(entry, &net, sizeof(entry));
 	net_hashes(&table, entry, hashes);
 	line = &lines[generation->filter6 + (hashes[0] >> (64 - generation->filter6_bits))];
 	for (unsigned i = 0; i < LS_FILTER6_BITS; i++) {
 		const unsigned bit = (unsigned)LS_FILTER6_BIT(hashes[1], i);
 
 		line->word[bit / 64] |= 1ULL << (bit % 64);
+	}
+}
+
+/* How many roots of `length` bits a prefix has. */
+static uint64_t roots_of(const struct ls_net *net, unsigned length)
+{
+	return net->length < length ? 1ULL << (length - net->length) : 1;
+}
+
+/* The length of the roots; 0: none, where they would not spare a look-up. */
+static uint8_t find_root(const struct ls_lists *lists, const struct ls_generation_abi *generation)
+{
+	if (generation->n_lengths6 <= ROOT_LENGTHS)
+		return 0;
+	for (unsigned length = ROOT_MAX; length >= ROOT_MIN; length--) {
+		uint64_t count = 0;
+
+		for (size_t i = 0; i < lists->n_nets6 && count <= 2 * lists->n_nets6; i++)
+			count += roots_of(&lists->nets6[i], length);
+		if (count <= 2 * lists->n_nets6)
+			return (uint8_t)length;
+	}
+	return 0;
+}
+
+static void filter_add_roots(struct ls_line *lines, const struct ls_generation_abi *generation,
+			     const struct ls_lists *lists)
+{
+	const unsigned length = generation->root6;
+
+	for (size_t i = 0; length && i < lists->n_nets6; i++) {
+		const struct ls_net *net = &lists->nets6[i];
+		const uint64_t count = roots_of(net, length);
+
+		for (uint64_t j = 0; j < count; j++)
+			filter_add(lines, generation,
+				   (struct ls_net6){
+					   .high = (net->high & mask64(length)) + (j << (64 - length)),
+					   .length = LS_ROOT6(length),
+				   });
 	}
 }
 
@@ -392,7 +477,7 @@ static size_t lay_out(struct ls_generation_abi *generation, bool has4, bool has6
 {
 	size_t lines = 0;
 
-	generation->cells4 = has4 ? CELL_LINES : 0;
+	generation->cells4 = has4 ? LS_CELLS4_LINES + LS_MARKS4_LINES : 0;
 	lines += generation->cells4;
 	generation->hosts4 = (uint32_t)lines;
 	lines += has4 ? 1UL << generation->hosts4_bits : 0;
@@ -401,6 +486,9 @@ static size_t lay_out(struct ls_generation_abi *generation, bool has4, bool has6
 	generation->filter6 = (uint32_t)lines;
 	generation->filter6_bits =
 		generation->nets6_bits > FILTER_SHIFT ? generation->nets6_bits - FILTER_SHIFT : 1;
+	/* Up to twice as many roots as prefixes: the filter has to be larger by as much. */
+	if (generation->root6)
+		generation->filter6_bits++;
 	lines += has6 ? 1UL << generation->filter6_bits : 0;
 	return lines;
 }
@@ -478,6 +566,7 @@ int ls_lists_build(const struct ls_lists *lists, uint64_t (*random)(void *contex
 	if (find_nets(lists, generation, &nets) < 0)
 		return -ENOMEM;
 	generation->label6 = (uint16_t)lists->label6;
+	generation->root6 = find_root(lists, generation);
 	generation->hosts4_bits = has4 ? (uint8_t)bits_for(n_hosts, HOST_WORDS, HOSTS_LOAD_PERCENT)
 				       : 0;
 	generation->nets6_bits = has6 ? (uint8_t)bits_for(nets.count, NET_WORDS, NETS_LOAD_PERCENT)
@@ -496,9 +585,13 @@ int ls_lists_build(const struct ls_lists *lists, uint64_t (*random)(void *contex
 			return -ENOMEM;
 	}
 	for (size_t i = 0; has6 && i < nets.count; i++)
-		filter_add(image->lines, generation, &nets.items[i]);
-	if (has4)
+		filter_add(image->lines, generation, nets.items[i]);
+	if (has6)
+		filter_add_roots(image->lines, generation, lists);
+	if (has4) {
 		paint_cells((uint16_t *)image->lines, lists);
+		sum_up_cells(image, lists);
+	}
 	image->word |= (has4 ? LS_WORD_LISTS4 : 0) | (has6 ? LS_WORD_LISTS6 : 0);
 	return 0;
 }
