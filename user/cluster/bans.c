@@ -8,34 +8,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "loadshed/control_abi.h"
 #include "user/base/cleanup.h"
 #include "user/base/error.h"
-#include "user/plane/host.h"
 #include "user/base/log.h"
 #include "user/base/loop.h"
 #include "user/cluster/sync.h"
 #include "user/plane/bans.h"
+#include "user/plane/events.h"
+#include "user/plane/host.h"
 #include "user/plane/plane.h"
 #include "user/policy/policy.h"
 
 #define CHANGES 200 /* told in one call; what is more waits for the next */
 #define FIELDS 4
-#define SLACK_NS 200000000ULL /* two looks at one end differ by less */
+#define SLACK_NS 200000000ULL /* what ends so soon has ended, for all that anybody could do */
 #define TIMEOUT_NS 1000000000ULL
 #define TEXT 24
-#define HOST_ADDRESSES 64
 
-/* A ban as it was when last looked at. */
+/* A ban as it was when last looked at, or put in force here since. */
 struct known {
 	struct ls_prefix prefix;
 	uint64_t end_ns; /* CLOCK_MONOTONIC */
 	enum ls_origin origin;
 	char reason[LS_BAN_TEXT_BYTES];
-	bool is_told;
+	bool is_told, is_being_told;
 };
 
 /* What another node did. */
@@ -44,6 +46,12 @@ struct change {
 	bool is_removal;
 	uint64_t end_ns;
 	char reason[LS_BAN_TEXT_BYTES];
+};
+
+/* What became of a change. */
+enum outcome {
+	LEFT, /* somebody here did something about it meanwhile, which the next look tells; or it may not be done */
+	DONE,
 };
 
 struct ls_cluster_bans {
@@ -57,10 +65,13 @@ struct ls_cluster_bans {
 	struct change *changes; /* to be done here */
 	size_t n_changes, room;
 	char version[TEXT], epoch[TEXT];
-	bool is_first; /* nothing was heard yet: nothing is told */
+	bool is_first; /* nothing was heard yet: no ban is told */
+	bool has_looked;
 	bool is_under_way;
 	size_t n_sent_removed;
 	pid_t child;
+	uint8_t *outcomes; /* of the changes, by the child; shared memory of outcomes_bytes */
+	size_t outcomes_bytes;
 	uint64_t now_ns, shared, lapsed;
 };
 
@@ -83,6 +94,8 @@ void ls_cluster_bans_free(struct ls_cluster_bans *bans)
 	if (bans->child > 0)
 		while (waitpid(bans->child, NULL, 0) < 0 && errno == EINTR)
 			;
+	if (bans->outcomes)
+		munmap(bans->outcomes, bans->outcomes_bytes);
 	free(bans->known);
 	free(bans->changes);
 	free(bans);
@@ -125,16 +138,22 @@ static bool is_listed(const struct known *list, size_t n, const struct ls_prefix
 	return find_known(&as, prefix) != NULL;
 }
 
+static bool list(struct ls_plane *plane, struct ls_ban_entry **ret, size_t *ret_n)
+{
+	const struct ls_control *const control = ls_plane_control(plane);
+
+	/* A ban that stands has its bit; with none there is nothing to look through. */
+	return (!control->ban_lengths4 && !control->ban_lengths6) ||
+	       ls_ban_list(plane, ret, ret_n, NULL) == 0;
+}
+
 /* What is there now; what was there and is gone before its end was removed by somebody here. */
 static void look(struct ls_cluster_bans *bans, struct ls_plane *plane)
 {
-	const struct ls_control *const control = ls_plane_control(plane);
 	_cleanup_free_ struct ls_ban_entry *entries = NULL;
 	size_t n = 0;
 
-	/* A ban that stands has its bit; with none there is nothing to look through. */
-	if ((control->ban_lengths4 || control->ban_lengths6) &&
-	    ls_ban_list(plane, &entries, &n, NULL) < 0)
+	if (!list(plane, &entries, &n))
 		return;
 	struct known *const fresh = calloc(n + 1, sizeof(*fresh));
 	if (!fresh)
@@ -142,12 +161,12 @@ static void look(struct ls_cluster_bans *bans, struct ls_plane *plane)
 	for (size_t i = 0; i < n; i++) {
 		const struct known *const old = find_known(bans, &entries[i].prefix);
 		fresh[i].prefix = entries[i].prefix;
-		fresh[i].end_ns = bans->now_ns + entries[i].remaining_ns;
+		fresh[i].end_ns = entries[i].end_ns;
 		fresh[i].origin = entries[i].origin;
 		memcpy(fresh[i].reason, entries[i].reason, sizeof(fresh[i].reason));
 		fresh[i].is_told = entries[i].origin == LS_ORIGIN_CLUSTER ||
 				   (old && old->is_told && old->origin != LS_ORIGIN_CLUSTER &&
-				    fresh[i].end_ns < old->end_ns + SLACK_NS);
+				    fresh[i].end_ns <= old->end_ns);
 	}
 	for (size_t i = 0; i < bans->n_known; i++) {
 		const struct known *const old = &bans->known[i];
@@ -160,6 +179,67 @@ static void look(struct ls_cluster_bans *bans, struct ls_plane *plane)
 	free(bans->known);
 	bans->known = fresh;
 	bans->n_known = n;
+	bans->has_looked = true;
+}
+
+/* What was put in force or removed here for others: neither is taken for something that happened here. */
+static void note_done(struct ls_cluster_bans *bans, const struct change *change)
+{
+	struct known *const old = (struct known *)find_known(bans, &change->prefix);
+	size_t at = 0;
+
+	if (change->is_removal) {
+		if (!old)
+			return;
+		bans->n_known--;
+		memmove(old, old + 1, (size_t)(bans->known + bans->n_known - old) * sizeof(*old));
+		return;
+	}
+	const struct known fresh = { .prefix = change->prefix,
+				     .end_ns = change->end_ns,
+				     .origin = LS_ORIGIN_CLUSTER,
+				     .is_told = true };
+	if (old) {
+		*old = fresh;
+		return;
+	}
+	struct known *const more = realloc(bans->known, (bans->n_known + 1) * sizeof(*more));
+	if (!more)
+		return;
+	bans->known = more;
+	while (at < bans->n_known && ls_prefix_compare(&more[at].prefix, &change->prefix) < 0)
+		at++;
+	memmove(more + at + 1, more + at, (bans->n_known - at) * sizeof(*more));
+	more[at] = fresh;
+	bans->n_known++;
+}
+
+void ls_cluster_bans_catch_up(struct ls_cluster_bans *bans, struct ls_plane *plane,
+			      uint64_t beat_ns)
+{
+	struct timespec wall;
+	struct ls_events *events = NULL;
+	struct ls_event event;
+	struct ls_ban_entry *entries = NULL;
+	size_t n = 0;
+
+	clock_gettime(CLOCK_REALTIME, &wall);
+	const uint64_t since_ns = (uint64_t)wall.tv_sec * 1000000000 + (uint64_t)wall.tv_nsec -
+				  (ls_loop_monotonic_ns() - beat_ns);
+	if (!beat_ns || !list(plane, &entries, &n))
+		return;
+	if (ls_events_open(plane, true, &events, NULL) == 0)
+		while (ls_events_next(events, &event)) {
+			bool is_there = event.kind != LS_EVENT_UNBAN || event.unix_ns < since_ns;
+			for (size_t i = 0; i < n && !is_there; i++)
+				is_there = ls_prefix_equal(&entries[i].prefix, &event.source);
+			if (is_there || bans->n_removed == CHANGES)
+				continue;
+			bans->removed_end_ns[bans->n_removed] = 0;
+			bans->removed[bans->n_removed++] = event.source;
+		}
+	ls_events_close(events);
+	free(entries);
 }
 
 /* ---- from others ---- */
@@ -213,6 +293,7 @@ static void on_bans(void *data, const struct ls_reply *reply, const char *why, u
 	(void)took_ns;
 	(void)why; /* rounds and beats say what is wrong with the store */
 	bans->is_under_way = false;
+	/* Nobody knows what of it counted: all is told again, which changes nothing where it did. */
 	if (n < 2)
 		return;
 	const char *const epoch = ls_reply_text(ls_reply_at(reply, 0));
@@ -228,6 +309,8 @@ static void on_bans(void *data, const struct ls_reply *reply, const char *why, u
 	snprintf(bans->epoch, sizeof(bans->epoch), "%s", epoch);
 	for (size_t i = 2; i + 4 < n; i += 5)
 		hear(bans, reply, i);
+	for (size_t i = 0; i < bans->n_known; i++)
+		bans->known[i].is_told |= bans->known[i].is_being_told;
 	memmove(bans->removed, bans->removed + bans->n_sent_removed,
 		(bans->n_removed - bans->n_sent_removed) * sizeof(*bans->removed));
 	memmove(bans->removed_end_ns, bans->removed_end_ns + bans->n_sent_removed,
@@ -287,7 +370,8 @@ static void tell(struct ls_cluster_bans *bans, struct ls_sync *sync)
 	telling->words[telling->n_words++] = bans->version;
 	telling->words[telling->n_words++] = ls_sync_id(sync);
 	bans->n_sent_removed = 0;
-	for (size_t i = 0; !bans->is_first && i < bans->n_removed && telling->n_texts < CHANGES;
+	/* Before anything was heard these are of a time without a controller. */
+	for (size_t i = 0; i < bans->n_removed && telling->n_texts < CHANGES;
 	     i++, bans->n_sent_removed++)
 		tell_one(telling, "d", &bans->removed[i],
 			 bans->removed_end_ns[i] > bans->now_ns
@@ -297,9 +381,9 @@ static void tell(struct ls_cluster_bans *bans, struct ls_sync *sync)
 	for (size_t i = 0; !bans->is_first && i < bans->n_known && telling->n_texts < CHANGES;
 	     i++) {
 		struct known *const known = &bans->known[i];
-		if (known->is_told)
+		known->is_being_told = !known->is_told && known->end_ns > bans->now_ns;
+		if (!known->is_being_told)
 			continue;
-		known->is_told = true;
 		tell_one(telling, "a", &known->prefix, known->end_ns - bans->now_ns, known->reason);
 	}
 	const struct ls_store_call call = {
@@ -319,16 +403,54 @@ static void tell(struct ls_cluster_bans *bans, struct ls_sync *sync)
 
 /* ---- in force here ---- */
 
-/* Whether a ban of the prefix would hit an address of this host, a gateway or a resolver. */
-static bool hits_host(const struct ls_prefix *prefix)
+/*
+ * Whether somebody here has done something about the ban since the last look. It has not been told yet, and this would
+ * undo it: a ban that was here and is gone was removed; one that was not, or ended earlier, is new.
+ */
+static bool is_overtaken(const struct ls_cluster_bans *bans, const struct change *change,
+			 const struct ls_ban_entry *entries, size_t n)
 {
-	struct ls_host_address addresses[HOST_ADDRESSES];
-	const size_t n = ls_host_addresses(addresses, HOST_ADDRESSES);
+	const struct known *const known = find_known(bans, &change->prefix);
+	const struct ls_ban_entry *here = NULL;
 
-	for (size_t i = 0; i < n; i++)
-		if (ls_prefix_contains(prefix, &addresses[i].address))
-			return true;
-	return false;
+	for (size_t i = 0; i < n && !here; i++)
+		if (ls_prefix_equal(&entries[i].prefix, &change->prefix))
+			here = &entries[i];
+	if (!bans->has_looked)
+		return false;
+	if (change->is_removal)
+		return here && here->origin != LS_ORIGIN_CLUSTER &&
+		       (!known || here->end_ns > known->end_ns);
+	return !here && known && known->end_ns > ls_loop_monotonic_ns() + SLACK_NS;
+}
+
+static enum outcome put_one(struct ls_plane *plane, const struct ls_policy *policy,
+			    const struct change *change)
+{
+	struct ls_error error = LS_ERROR_INIT;
+	struct ls_host_address host;
+	char text[LS_PREFIX_TEXT];
+
+	if (change->is_removal)
+		return ls_ban_del(plane, &change->prefix, &error) < 0 ? LEFT : DONE;
+	if (ls_host_is_within(policy, &change->prefix, &host)) {
+		ls_log(LS_LOG_WARNING,
+		       "cluster: a ban of %s (%s) is not taken over: it covers a %s of this host",
+		       ls_prefix_format(&change->prefix, text), change->reason, host.what);
+		return LEFT;
+	}
+	const uint64_t now_ns = ls_loop_monotonic_ns();
+	if (change->end_ns <= now_ns)
+		return LEFT;
+	const int r = ls_ban_add(plane, policy, &change->prefix, change->end_ns - now_ns,
+				 LS_ORIGIN_CLUSTER, change->reason, &error);
+	if (r == LS_BAN_E_ALLOWED)
+		ls_log(LS_LOG_NOTICE,
+		       "cluster: a ban of %s (%s) is not taken over: the policy allows it",
+		       ls_prefix_format(&change->prefix, text), change->reason);
+	else if (r < 0)
+		ls_log(LS_LOG_WARNING, "cluster: %s", error.text);
+	return r == 0 ? DONE : LEFT;
 }
 
 /* In a process of its own, since the instance's lock may have to be waited for. */
@@ -337,56 +459,62 @@ static void put_in_force(const struct ls_cluster_bans *bans)
 	struct ls_error error = LS_ERROR_INIT;
 	struct ls_plane *plane = NULL;
 	struct ls_policy *policy = NULL;
-	char text[LS_PREFIX_TEXT];
+	struct ls_ban_entry *entries = NULL;
+	size_t n = 0;
 
+	/* With the lock nobody adds or removes a ban but packets. */
 	if (ls_plane_open(bans->instance, LS_PLANE_WRITE, &plane, &error) != 0 ||
-	    ls_plane_policy(plane, &policy, NULL, &error) < 0)
+	    ls_plane_policy(plane, &policy, NULL, &error) < 0 || !list(plane, &entries, &n))
 		_exit(1);
-	for (size_t i = 0; i < bans->n_changes; i++) {
-		const struct change *const change = &bans->changes[i];
-		if (change->is_removal) {
-			(void)ls_ban_del(plane, &change->prefix, &error);
-			continue;
-		}
-		if (hits_host(&change->prefix)) {
-			ls_log(LS_LOG_WARNING,
-			       "cluster: a ban of %s (%s) is not taken over: it covers an address of this host, its gateways or its resolvers",
-			       ls_prefix_format(&change->prefix, text), change->reason);
-			continue;
-		}
-		const uint64_t now_ns = ls_loop_monotonic_ns();
-		if (change->end_ns > now_ns &&
-		    ls_ban_add(plane, policy, &change->prefix, change->end_ns - now_ns,
-			       LS_ORIGIN_CLUSTER, change->reason, &error) == LS_BAN_E_ALLOWED)
-			ls_log(LS_LOG_NOTICE,
-			       "cluster: a ban of %s (%s) is not taken over: the policy allows it",
-			       ls_prefix_format(&change->prefix, text), change->reason);
-	}
+	for (size_t i = 0; i < bans->n_changes; i++)
+		bans->outcomes[i] = is_overtaken(bans, &bans->changes[i], entries, n)
+					    ? LEFT
+					    : (uint8_t)put_one(plane, policy, &bans->changes[i]);
 	_exit(0);
 }
 
-/* Changes stay until the child is done; one that failed is tried again. */
-static void apply(struct ls_cluster_bans *bans)
+static void start_child(struct ls_cluster_bans *bans)
+{
+	if (bans->outcomes_bytes < bans->n_changes) {
+		void *const memory = mmap(NULL, bans->room, PROT_READ | PROT_WRITE,
+					  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		if (memory == MAP_FAILED)
+			return;
+		if (bans->outcomes)
+			munmap(bans->outcomes, bans->outcomes_bytes);
+		bans->outcomes = memory;
+		bans->outcomes_bytes = bans->room;
+	}
+	memset(bans->outcomes, LEFT, bans->n_changes);
+	bans->child = fork();
+	if (bans->child == 0)
+		put_in_force(bans);
+	if (bans->child < 0)
+		bans->child = 0;
+}
+
+/* Changes stay until the child is done; one that failed is tried again. Returns whether nothing is left to do. */
+static bool apply(struct ls_cluster_bans *bans)
 {
 	int status = 0;
 
 	if (bans->child > 0) {
 		const pid_t done = waitpid(bans->child, &status, WNOHANG);
 		if (done == 0)
-			return;
+			return false;
 		bans->child = 0;
 		if (done > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+			for (size_t i = 0; i < bans->n_changes; i++)
+				if (bans->outcomes[i] == DONE)
+					note_done(bans, &bans->changes[i]);
 			bans->shared += bans->n_changes;
 			bans->n_changes = 0;
 		}
 	}
 	if (!bans->n_changes)
-		return;
-	bans->child = fork();
-	if (bans->child == 0)
-		put_in_force(bans);
-	if (bans->child < 0)
-		bans->child = 0;
+		return true;
+	start_child(bans);
+	return false;
 }
 
 void ls_cluster_bans_work(struct ls_cluster_bans *bans, struct ls_sync *sync,
@@ -395,9 +523,8 @@ void ls_cluster_bans_work(struct ls_cluster_bans *bans, struct ls_sync *sync,
 	bans->now_ns = now_ns;
 	if (bans->is_under_way)
 		return;
-	apply(bans);
 	/* What is being put in force here is not to be taken for what happened here. */
-	if (bans->child > 0 || bans->n_changes)
+	if (!apply(bans))
 		return;
 	if (!ls_store_is_ready(ls_sync_store(sync), NULL))
 		return;

@@ -648,6 +648,9 @@ static int start_sharing(struct cluster *cluster, uint64_t now_ns)
 		return r;
 	if (rule->share_bans)
 		cluster->bans = ls_cluster_bans_new(cluster->host->instance);
+	if (cluster->bans)
+		ls_cluster_bans_catch_up(cluster->bans, cluster->host->plane,
+					 ls_hot_status(cluster->writer)->beat_ns);
 	take_over(cluster);
 	const int added = ls_loop_add(cluster->host->loop, ls_sync_fd(cluster->sync), EPOLLIN,
 				      on_store, cluster);

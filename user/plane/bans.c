@@ -253,6 +253,7 @@ static void describe(struct ls_plane *plane, uint64_t subject, uint64_t until, u
 	memset(entry, 0, sizeof(*entry));
 	entry->prefix = prefix_of(subject, until);
 	entry->remaining_ns = end_ns > now_ns ? end_ns - now_ns : 0;
+	entry->end_ns = end_ns + ls_plane_control_rw(plane)->epoch_ns;
 	entry->origin = origin < LS_ORIGIN_MAX ? (enum ls_origin)origin : LS_ORIGIN_OPERATOR;
 	if (entry->origin == LS_ORIGIN_CLASS && slot < LS_CLASS_SLOTS && ledger)
 		snprintf(entry->reason, sizeof(entry->reason), "%.31s", ledger->classes[slot].name);

@@ -28,6 +28,7 @@ struct ls_policy;
 struct ls_ban_entry {
 	struct ls_prefix prefix;
 	uint64_t remaining_ns;
+	uint64_t end_ns; /* CLOCK_MONOTONIC: the same at every look, unless the ban was renewed */
 	enum ls_origin origin;
 	char reason
 		[LS_BAN_TEXT_BYTES]; /* the operator's text, or the class of a class ban; "" : none */
