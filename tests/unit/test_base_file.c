@@ -194,6 +194,20 @@ static void a_pipe_is_read_to_its_end(void **state)
 	close(ends[0]);
 }
 
+static void a_pipe_without_a_byte_is_no_empty_file(void **state)
+{
+	char *bytes = NULL;
+	struct ls_error error = LS_ERROR_INIT;
+	size_t length = 0;
+
+	(void)state;
+	assert_int_equal(mkfifo(path_of("fifo"), 0600), 0);
+	assert_int_equal(ls_file_read(path_of("fifo"), 100, &bytes, &length, &error), -ENODATA);
+	assert_non_null(strstr(error.text, "nothing came out of the pipe"));
+	assert_null(bytes);
+	assert_int_equal(unlink(path_of("fifo")), 0);
+}
+
 static void the_first_error_stays_and_is_one_line(void **state)
 {
 	struct ls_error error = LS_ERROR_INIT;
@@ -237,6 +251,7 @@ int main(void)
 		cmocka_unit_test(only_what_ended_writers_left_is_swept),
 		cmocka_unit_test(reading_is_bounded_and_picky),
 		cmocka_unit_test(a_pipe_is_read_to_its_end),
+		cmocka_unit_test(a_pipe_without_a_byte_is_no_empty_file),
 		cmocka_unit_test(the_first_error_stays_and_is_one_line),
 		cmocka_unit_test(an_endless_error_is_cut),
 	};

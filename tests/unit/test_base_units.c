@@ -264,7 +264,7 @@ static void counts_sizes_and_times_are_exact_or_refused(void **state)
 				ls_count_format(value, shown);
 			break;
 		case SIZE:
-			if (ls_size_parse(rows[i].text, &value, &error) == 0)
+			if (ls_size_parse(rows[i].text, UINT64_MAX, &value, &error) == 0)
 				ls_size_format(value, shown);
 			break;
 		case TIME:
@@ -351,10 +351,11 @@ static void whatever_is_read_is_shown_so_that_it_reads_back(void **state)
 				fail_msg("seed %u: '%s' also '%s'", seed, text, shown);
 		}
 		snprintf(text, sizeof(text), "%s%s", number, sizes[rand() % 7]);
-		if (ls_size_parse(text, &size, NULL) == 0) {
+		if (ls_size_parse(text, UINT64_MAX, &size, NULL) == 0) {
 			read++;
 			ls_size_format(size, shown);
-			if (ls_size_parse(shown, &size_again, NULL) < 0 || size != size_again)
+			if (ls_size_parse(shown, UINT64_MAX, &size_again, NULL) < 0 ||
+			    size != size_again)
 				fail_msg("seed %u: '%s' shown as '%s'", seed, text, shown);
 		}
 	}

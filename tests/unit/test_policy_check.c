@@ -66,6 +66,11 @@ static void what_is_hardly_meant_is_told(void **state)
 		  "class 'b' can never match" },
 		{ "sets: { none: [] }\nclasses: [{ name: a, match: { to: none } }]",
 		  "its 'to' names only empty sets" },
+		{ "classes: [{ name: a, match: { to: 192.0.2.1, from: '2001:db8::1' } }]",
+		  "class 'a' can never match: its 'to' is IPv4 and its 'from' is IPv6" },
+		{ "sets: { six: ['2001:db8::/32'], four: [192.0.2.1] }\n"
+		  "classes: [{ name: a, match: { to: six, from: four } }]",
+		  "class 'a' can never match: its 'to' is IPv6 and its 'from' is IPv4" },
 		{ "sets: { none: [] }\ndeny: [none]", "set 'none' is an empty list" },
 		{ "sets: { s: [192.0.2.1] }", "set 's' is not used" },
 		{ "allow: []", "p:2:8: allow is an empty list" },

@@ -587,6 +587,34 @@ static void ranges_hold_after_the_nat_factor(void **state)
 	       "p.yaml:3:73:", "from 1 to 100k");
 }
 
+static void a_bound_that_is_told_is_the_bound(void **state)
+{
+	static const struct {
+		const char *limit, *contains;
+	} rows[] = {
+		{ "rate: 1G/s, burst: 0", "from 1 to 1000000G" },
+		{ "rate: 1G/s, burst: 18446744073709551615", "from 1 to 1000000G" },
+		{ "rate: 1GB/s, count: bytes, burst: 0B", "from 1B to 1000000GB" },
+		{ "rate: 1GB/s, count: bytes, burst: 1000001GB", "from 1B to 1000000GB" },
+		{ "algorithm: fixed-window, window: 1s, limit: 0", "from 1 to 999999999999" },
+		{ "algorithm: fixed-window, window: 1s, limit: 1000G", "from 1 to 999999999999" },
+		{ "algorithm: fixed-window, window: 1s, count: bytes, limit: 0B",
+		  "from 1B to 999999999999B" },
+		{ "algorithm: sliding-window, window: 1s, limit: 1000001", "from 1 to 1M" },
+		{ "algorithm: sliding-log, window: 1s, limit: 65", "from 1 to 64" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		char text[512];
+
+		snprintf(text, sizeof(text),
+			 "version: 1\nclasses: [{ name: a, match: any, limits: [\n{ %s }] }]\n",
+			 rows[i].limit);
+		refuse(text, "p.yaml:3:", rows[i].contains);
+	}
+}
+
 static void too_many_classes_are_refused(void **state)
 {
 	_cleanup_buffer_ struct ls_buffer text = LS_BUFFER_INIT;
@@ -630,6 +658,7 @@ int main(void)
 		cmocka_unit_test(limits_are_refused_with_their_place),
 		cmocka_unit_test(limits_that_the_class_rules_out_are_refused),
 		cmocka_unit_test(ranges_hold_after_the_nat_factor),
+		cmocka_unit_test(a_bound_that_is_told_is_the_bound),
 		cmocka_unit_test(too_many_classes_are_refused),
 		cmocka_unit_test(a_document_cut_anywhere_never_crashes),
 	};

@@ -147,6 +147,17 @@ size_t ls_utf8_character(const char *text)
 	return length;
 }
 
+void ls_buffer_utf8(struct ls_buffer *buffer, const char *text)
+{
+	size_t length;
+
+	for (; *text; text += length ? length : 1) {
+		length = ls_utf8_character(text);
+		ls_buffer_add(buffer, length ? text : LS_UTF8_REPLACEMENT,
+			      length ? length : strlen(LS_UTF8_REPLACEMENT));
+	}
+}
+
 void ls_buffer_json(struct ls_buffer *buffer, const char *text)
 {
 	size_t length;

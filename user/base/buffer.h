@@ -42,6 +42,9 @@ void ls_buffer_format(struct ls_buffer *buffer, const char *format, ...)
 /* Bytes of the UTF-8 character at `text` (RFC 3629: no overlong forms, no surrogates); 0: none begins there. */
 size_t ls_utf8_character(const char *text);
 
+/* The text, with what is no UTF-8 replaced. */
+void ls_buffer_utf8(struct ls_buffer *buffer, const char *text);
+
 /* As a JSON string, with its quotes; it can stand in a script, too. What is no UTF-8 is replaced. */
 void ls_buffer_json(struct ls_buffer *buffer, const char *text);
 

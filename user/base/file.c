@@ -92,8 +92,16 @@ int ls_file_read(const char *path, size_t max_bytes, char **ret_bytes, size_t *r
 	}
 	if (S_ISFIFO(status.st_mode) && fcntl(fd, F_SETFL, 0) < 0)
 		return ls_error_set_errno(error, errno, "cannot read '%s'", path);
-	return read_all(fd, path, S_ISREG(status.st_mode) ? (size_t)status.st_size : READ_CHUNK,
-			max_bytes, ret_bytes, ret_length, error);
+	const int r = read_all(fd, path,
+			       S_ISREG(status.st_mode) ? (size_t)status.st_size : READ_CHUNK,
+			       max_bytes, ret_bytes, ret_length, error);
+	if (r == 0 && S_ISFIFO(status.st_mode) && *ret_length == 0) {
+		free(*ret_bytes);
+		*ret_bytes = NULL;
+		ls_error_set(error, "cannot read '%s': nothing came out of the pipe", path);
+		return -ENODATA;
+	}
+	return r;
 }
 
 static int write_all(int fd, const char *bytes, size_t length)

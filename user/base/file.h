@@ -16,7 +16,8 @@ struct ls_error;
  * Reads all of a regular file or pipe (so /dev/stdin in a pipeline, too) of at most `max_bytes`.
  * *ret_bytes is owned by the caller and has a NUL after its *ret_length bytes.
  * Returns 0, or a negative errno with a line in `error`: -EISDIR and -EINVAL for what is neither,
- * -EFBIG above the bound, and whatever opening and reading give.
+ * -EFBIG above the bound, -ENODATA for a pipe that ends without a byte (its writer failed, or a FIFO has none: that is no
+ * empty list), and whatever opening and reading give.
  */
 int ls_file_read(const char *path, size_t max_bytes, char **ret_bytes, size_t *ret_length,
 		 struct ls_error *error);

@@ -50,6 +50,10 @@ void ls_table_cell(struct ls_table *table, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, (size_t)length + 1, format, arguments);
 	va_end(arguments);
+	/* A name of somebody else must not steer the terminal, nor break the row. */
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < 0x20 || *c == 0x7f)
+			*c = '?';
 	table->cells[table->count++] = text;
 }
 

@@ -195,10 +195,11 @@ int ls_count_parse(const char *text, uint64_t low, uint64_t high, uint64_t *ret,
 	return 0;
 }
 
-int ls_size_parse(const char *text, uint64_t *ret, struct ls_error *error)
+int ls_size_parse(const char *text, uint64_t highest, uint64_t *ret, struct ls_error *error)
 {
 	const struct unit *unit = NULL;
 	struct number number;
+	char most[LS_UNIT_TEXT];
 	const char *why = parse_amount(text, NULL, size_units, &number, &unit);
 	wide value;
 
@@ -209,8 +210,8 @@ int ls_size_parse(const char *text, uint64_t *ret, struct ls_error *error)
 		return refuse(error, text, "size in bytes", "it is no whole number of bytes",
 			      SIZES);
 	value /= 1000;
-	if (value == 0 || value > UINT64_MAX)
-		return refuse_range(error, text, "1B", "17179869183GiB");
+	if (value == 0 || value > highest)
+		return refuse_range(error, text, "1B", ls_size_format(highest, most));
 	*ret = (uint64_t)value;
 	return 0;
 }

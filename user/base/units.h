@@ -50,10 +50,10 @@ int ls_count_parse(const char *text, uint64_t low, uint64_t high, uint64_t *ret,
 		   struct ls_error *error);
 
 /*
- * A size in bytes, at least 1: up to three decimals and a unit (B, kB, MB, GB, KiB, MiB, GiB); must
+ * A size in bytes, from 1 to `highest`: up to three decimals and a unit (B, kB, MB, GB, KiB, MiB, GiB); must
  * come out whole.
  */
-int ls_size_parse(const char *text, uint64_t *ret, struct ls_error *error);
+int ls_size_parse(const char *text, uint64_t highest, uint64_t *ret, struct ls_error *error);
 
 /* Packets or connections: number with up to three decimals, optional k, M, G, then /s /m /h /d.
  * From 1/d to 4G/s. */

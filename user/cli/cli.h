@@ -151,6 +151,12 @@ int ls_cli_absent(const struct ls_cli *cli);
  * when stdout cannot take it. */
 int ls_cli_print_json(json_t *json);
 
+/*
+ * A text that others chose (a name, a path, a reason) as a JSON string, null for NULL and "". What is no UTF-8 is
+ * replaced: jansson refuses such a string, and the row that holds it would be missing.
+ */
+json_t *ls_cli_text_json(const char *text);
+
 /* Whole seconds, rounded up, so that what is pending never shows as 0; of 0: null. */
 json_t *ls_cli_seconds_json(uint64_t ns);
 /* What a verb returns after it has printed to stdout: a full disk or a closed pipe is a failure. */

@@ -29,9 +29,10 @@ static json_t *interfaces_json(const struct ls_plane_status *status)
 
 	for (size_t i = 0; i < status->n_interfaces; i++) {
 		const struct ls_plane_interface *interface = &status->interfaces[i];
-		json_t *row = json_pack("{s:s, s:I, s:s, s:o, s:I, s:o, s:s}", "name",
-					interface->name, "ifindex", (json_int_t)interface->ifindex,
-					"attach", ls_plane_mode_name(interface->mode), "program_id",
+		json_t *row = json_pack("{s:o, s:I, s:s, s:o, s:I, s:o, s:s}", "name",
+					ls_cli_text_json(interface->name), "ifindex",
+					(json_int_t)interface->ifindex, "attach",
+					ls_plane_mode_name(interface->mode), "program_id",
 					interface->program_id ? json_integer(interface->program_id)
 							      : json_null(),
 					"link_id", (json_int_t)interface->link_id, "mtu",
@@ -58,7 +59,7 @@ static json_t *status_json(const struct ls_plane_status *status,
 	json_t *degraded = json_array();
 
 	for (size_t i = 0; i < status->n_degraded; i++)
-		json_array_append_new(degraded, json_string(status->degraded[i]));
+		json_array_append_new(degraded, ls_cli_text_json(status->degraded[i]));
 	return json_pack(
 		"{s:s, s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}",
 		"instance", status->instance, "version", status->version, "generation",

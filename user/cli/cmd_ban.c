@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "user/base/addr.h"
+#include "user/base/buffer.h"
 #include "user/base/output.h"
 #include "user/base/reason.h"
 #include "user/base/units.h"
@@ -47,8 +48,7 @@ static json_t *ban_json(const struct ls_ban_entry *ban)
 
 	return json_pack("{s:s, s:I, s:o, s:s}", "source", ls_prefix_format(&ban->prefix, text),
 			 "remaining_seconds", (json_int_t)seconds(ban->remaining_ns), "reason",
-			 ban->reason[0] ? json_string(ban->reason) : json_null(), "origin",
-			 ls_origin_name(ban->origin));
+			 ls_cli_text_json(ban->reason), "origin", ls_origin_name(ban->origin));
 }
 
 /* A ban that would cut a session of the caller, or what this host cannot do without, takes --yes. */
@@ -160,10 +160,13 @@ int ls_cmd_ban_add(struct ls_cli *cli)
 	if (reason && strlen(reason) >= LS_BAN_TEXT_BYTES)
 		return ls_cli_usage("--reason: at most %d bytes, this has %zu",
 				    LS_BAN_TEXT_BYTES - 1, strlen(reason));
-	for (const char *at = reason ? reason : ""; *at; at++)
+	for (const char *at = reason ? reason : ""; *at; at += ls_utf8_character(at)) {
 		if ((unsigned char)*at < ' ' || *at == 0x7f)
 			return ls_cli_usage(
 				"--reason: one line of text, without control characters");
+		if (!ls_utf8_character(at))
+			return ls_cli_usage("--reason: not UTF-8; write it in plain letters");
+	}
 	r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);
 	if (r == LS_EXIT_DONE)
 		r = check_ban(cli, plane, &prefix);

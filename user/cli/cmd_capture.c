@@ -135,10 +135,10 @@ static int finish(struct ls_cli *cli, struct capture *capture, int r)
 			" more were lost because this was too slow for them; later ones of their kind stand for them",
 			capture->lost);
 	if (cli->json && r == LS_EXIT_DONE)
-		return ls_cli_print_json(json_pack("{s:s, s:I, s:I, s:I}", "file", capture->path,
-						   "packets", (json_int_t)capture->packets,
-						   "stands_for", (json_int_t)capture->stood_for,
-						   "lost", (json_int_t)capture->lost));
+		return ls_cli_print_json(json_pack(
+			"{s:o, s:I, s:I, s:I}", "file", ls_cli_text_json(capture->path), "packets",
+			(json_int_t)capture->packets, "stands_for", (json_int_t)capture->stood_for,
+			"lost", (json_int_t)capture->lost));
 	return r;
 }
 

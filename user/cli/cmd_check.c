@@ -51,12 +51,12 @@ static int print_json(const struct ls_findings *findings, size_t errors, size_t 
 
 	for (size_t i = 0; i < findings->count; i++) {
 		const struct ls_finding *finding = &findings->items[i];
-		json_array_append_new(
-			list,
-			json_pack("{s:s, s:s, s:s, s:s, s:o}", "subject", finding->subject, "topic",
-				  finding->topic, "level", ls_finding_level_name(finding->level),
-				  "text", finding->text, "fix",
-				  finding->fix[0] ? json_string(finding->fix) : json_null()));
+		json_array_append_new(list, json_pack("{s:o, s:s, s:s, s:o, s:o}", "subject",
+						      ls_cli_text_json(finding->subject), "topic",
+						      finding->topic, "level",
+						      ls_finding_level_name(finding->level), "text",
+						      ls_cli_text_json(finding->text), "fix",
+						      ls_cli_text_json(finding->fix)));
 	}
 	return ls_cli_print_json(json_pack("{s:o, s:I, s:I}", "checks", list, "errors",
 					   (json_int_t)errors, "warnings", (json_int_t)warnings));

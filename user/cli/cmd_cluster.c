@@ -58,8 +58,9 @@ static json_t *nodes_json(const struct picture *picture)
 		const struct ls_hot_node *const node = &picture->status.node_list[i];
 		if (!node->name[0])
 			break;
-		json_array_append_new(nodes, json_pack("{s:s, s:f}", "name", node->name,
-						       "age_seconds", (double)node->age_ns / 1e9));
+		json_array_append_new(nodes,
+				      json_pack("{s:o, s:f}", "name", ls_cli_text_json(node->name),
+						"age_seconds", (double)node->age_ns / 1e9));
 	}
 	return nodes;
 }
@@ -78,10 +79,10 @@ static int print_json(const struct picture *picture)
 		"round_took_seconds", (double)s->took_ns / 1e9, "period_seconds",
 		(double)s->period_ns / 1e9, "keys", (int)s->keys, "error_estimate",
 		(double)s->error_ppm / 1e6, "clock_difference_seconds", (double)s->clock_ns / 1e9,
-		"trouble", s->trouble[0] ? json_string(s->trouble) : json_null(), "rounds",
-		(json_int_t)s->rounds, "rounds_failed", (json_int_t)s->failed, "scripts_sent",
-		(json_int_t)s->scripts_sent, "foreign_keys", (json_int_t)s->foreign, "keys_refused",
-		(json_int_t)s->dropped_keys, "bans_taken_over", (json_int_t)s->shared_bans));
+		"trouble", ls_cli_text_json(s->trouble), "rounds", (json_int_t)s->rounds,
+		"rounds_failed", (json_int_t)s->failed, "scripts_sent", (json_int_t)s->scripts_sent,
+		"foreign_keys", (json_int_t)s->foreign, "keys_refused", (json_int_t)s->dropped_keys,
+		"bans_taken_over", (json_int_t)s->shared_bans));
 }
 
 static void print_nodes(const struct picture *picture)

@@ -13,26 +13,6 @@
 #include "user/base/units.h"
 #include "user/policy/names.h"
 
-static json_t *text_or_null(const char *text)
-{
-	return text[0] ? json_string(text) : json_null();
-}
-
-/* Names of operators may hold anything; what is not UTF-8 is shown without what is wrong in it. */
-static json_t *free_text_or_null(const char *text)
-{
-	json_t *json = text_or_null(text);
-
-	if (json)
-		return json;
-	char clean[LS_EVENT_FRAME];
-	size_t length = 0;
-	for (; *text && length + 1 < sizeof(clean); text++)
-		clean[length++] = (char)((*text & 0x80) || *text < ' ' ? '?' : *text);
-	clean[length] = '\0';
-	return json_string(clean);
-}
-
 static json_t *seconds_or_null(uint64_t ns)
 {
 	return ns ? json_integer((json_int_t)((ns + LS_NS_PER_S - 1) / LS_NS_PER_S)) : json_null();
@@ -72,11 +52,11 @@ static void add_packet(json_t *json, const struct ls_event *event)
 	if (event->known & LS_EVENT_F_PROTOCOL)
 		ls_protocol_format(event->protocol, protocol);
 	json_object_set_new(json, "reason", json_string(ls_reason_name(event->reason)));
-	json_object_set_new(json, "class", text_or_null(event->class));
-	json_object_set_new(json, "limit", text_or_null(event->limit));
-	json_object_set_new(json, "source", text_or_null(source));
-	json_object_set_new(json, "destination", text_or_null(destination));
-	json_object_set_new(json, "protocol", text_or_null(protocol));
+	json_object_set_new(json, "class", ls_cli_text_json(event->class));
+	json_object_set_new(json, "limit", ls_cli_text_json(event->limit));
+	json_object_set_new(json, "source", ls_cli_text_json(source));
+	json_object_set_new(json, "destination", ls_cli_text_json(destination));
+	json_object_set_new(json, "protocol", ls_cli_text_json(protocol));
 	json_object_set_new(json, "source_port", number_or_null(has_ports, event->source_port));
 	json_object_set_new(json, "port", number_or_null(has_ports, event->port));
 	if (event->known & LS_EVENT_F_TCP)
@@ -84,7 +64,7 @@ static void add_packet(json_t *json, const struct ls_event *event)
 				    json_string(flags_text(event->tcp_flags, flags)));
 	if (event->known & LS_EVENT_F_ICMP)
 		json_object_set_new(json, "icmp_type", json_integer(event->icmp_type));
-	json_object_set_new(json, "interface", text_or_null(event->interface));
+	json_object_set_new(json, "interface", ls_cli_text_json(event->interface));
 	json_object_set_new(json, "bytes", json_integer(event->bytes));
 	json_object_set_new(json, "sampled_of", json_integer((json_int_t)event->stands_for));
 	json_object_set_new(json, "generation", json_integer(event->generation));
@@ -97,13 +77,13 @@ static void add_ban(json_t *json, const struct ls_event *event)
 
 	if (event->has_source)
 		ls_prefix_format(&event->source, source);
-	json_object_set_new(json, "source", text_or_null(source));
+	json_object_set_new(json, "source", ls_cli_text_json(source));
 	if (event->kind == LS_EVENT_BAN)
 		json_object_set_new(json, "seconds", seconds_or_null(event->value));
 	json_object_set_new(json, "origin", json_string(ls_origin_name(event->origin)));
 	json_object_set_new(json, "reason",
-			    is_class ? text_or_null(event->class)
-				     : free_text_or_null(event->text.text));
+			    is_class ? ls_cli_text_json(event->class)
+				     : ls_cli_text_json(event->text.text));
 }
 
 static void add_rest(json_t *json, const struct ls_event *event)
@@ -114,7 +94,7 @@ static void add_rest(json_t *json, const struct ls_event *event)
 	case LS_EVENT_POLICY:
 		json_object_set_new(json, "action", json_string(action));
 		json_object_set_new(json, "generation", json_integer(event->generation));
-		json_object_set_new(json, "path", free_text_or_null(event->text.text));
+		json_object_set_new(json, "path", ls_cli_text_json(event->text.text));
 		json_object_set_new(json, "confirm_seconds", seconds_or_null(event->value));
 		break;
 	case LS_EVENT_MODE:
@@ -123,18 +103,18 @@ static void add_rest(json_t *json, const struct ls_event *event)
 		break;
 	case LS_EVENT_ATTACH:
 	case LS_EVENT_DETACH:
-		json_object_set_new(json, "interface", free_text_or_null(name));
+		json_object_set_new(json, "interface", ls_cli_text_json(name));
 		if (event->kind == LS_EVENT_ATTACH)
-			json_object_set_new(json, "mode", text_or_null(action));
+			json_object_set_new(json, "mode", ls_cli_text_json(action));
 		break;
 	case LS_EVENT_OVERLOAD:
 		json_object_set_new(json, "level", json_integer((json_int_t)event->value));
-		json_object_set_new(json, "text", free_text_or_null(event->text.text));
+		json_object_set_new(json, "text", ls_cli_text_json(event->text.text));
 		break;
 	default:
-		json_object_set_new(json, "action", free_text_or_null(action));
-		json_object_set_new(json, "name", free_text_or_null(name));
-		json_object_set_new(json, "text", free_text_or_null(event->text.text));
+		json_object_set_new(json, "action", ls_cli_text_json(action));
+		json_object_set_new(json, "name", ls_cli_text_json(name));
+		json_object_set_new(json, "text", ls_cli_text_json(event->text.text));
 		break;
 	}
 }

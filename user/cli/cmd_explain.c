@@ -123,11 +123,6 @@ static json_t *seconds_json(uint64_t ns)
 	return ms % 1000 ? json_real((double)ms / 1000) : json_integer((json_int_t)(ms / 1000));
 }
 
-static json_t *text_json(const char *text)
-{
-	return text && text[0] ? json_string(text) : json_null();
-}
-
 static json_t *limits_json(const struct ls_explain_limit *limits, size_t n)
 {
 	static const char *const places[] = { "own", "new", "crowd", "unseen" };
@@ -160,7 +155,7 @@ static json_t *ban_json(const struct ls_explain *said)
 	return json_pack("{s:o, s:o, s:s, s:s}", "remaining_seconds",
 			 json_integer((json_int_t)((said->ban.remaining_ns + LS_NS_PER_S - 1) /
 						   LS_NS_PER_S)),
-			 "reason", text_json(said->ban.reason), "origin",
+			 "reason", ls_cli_text_json(said->ban.reason), "origin",
 			 ls_origin_name(said->ban.origin), "source",
 			 ls_prefix_format(&said->ban.prefix, text));
 }
@@ -189,7 +184,8 @@ static json_t *verdict_json(const struct ls_explain *said)
 {
 	return json_pack("{s:s, s:s, s:o, s:o}", "verdict", ls_verdict_name(said->verdict),
 			 "reason", ls_reason_name(said->reason), "class",
-			 text_json(said->class_name), "limit", text_json(limit_name(said)));
+			 ls_cli_text_json(said->class_name), "limit",
+			 ls_cli_text_json(limit_name(said)));
 }
 
 static json_t *explain_json(const struct ls_query_words *words, const struct ls_explain *said,
@@ -203,7 +199,7 @@ static json_t *explain_json(const struct ls_query_words *words, const struct ls_
 	json_decref(verdict);
 	json_object_set_new(document, "limits", limits_json(said->limits, said->n_limits));
 	json_object_set_new(document, "ban", ban_json(said));
-	json_object_set_new(document, "list", text_json(lists[said->list % 3]));
+	json_object_set_new(document, "list", ls_cli_text_json(lists[said->list % 3]));
 	json_object_set_new(document, "nat_factor",
 			    said->factor ? json_integer(said->factor) : json_null());
 	json_object_set_new(document, "generation", json_integer((json_int_t)said->generation));

@@ -86,14 +86,15 @@ static json_t *check_json(const char *path, const struct ls_policy *policy, int 
 	char sha256[LS_SHA256_TEXT];
 
 	for (size_t i = 0; i < warnings->count; i++)
-		json_array_append_new(lines, json_string(warnings->lines[i]));
+		json_array_append_new(lines, ls_cli_text_json(warnings->lines[i]));
 	(void)ls_policy_digest(policy, digest);
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:o}", "file", path, "mode",
-			 ls_mode_names[policy->mode], "classes", (json_int_t)policy->n_classes,
-			 "limits", (json_int_t)count_limits(policy), "sets",
-			 (json_int_t)policy->n_sets, "entries", (json_int_t)count_entries(policy),
-			 "combinations", combinations, "sources", (json_int_t)policy->sources,
-			 "policy_sha256", ls_sha256_format(digest, sha256), "warnings", lines);
+	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:i, s:I, s:s, s:o}", "file",
+			 ls_cli_text_json(path), "mode", ls_mode_names[policy->mode], "classes",
+			 (json_int_t)policy->n_classes, "limits", (json_int_t)count_limits(policy),
+			 "sets", (json_int_t)policy->n_sets, "entries",
+			 (json_int_t)count_entries(policy), "combinations", combinations, "sources",
+			 (json_int_t)policy->sources, "policy_sha256",
+			 ls_sha256_format(digest, sha256), "warnings", lines);
 }
 
 int ls_cmd_policy_check(struct ls_cli *cli)
@@ -155,10 +156,10 @@ int ls_cmd_policy_show(struct ls_cli *cli)
 		return ls_cli_fail(&error);
 	}
 	if (cli->json)
-		return ls_cli_print_json(json_pack("{s:I, s:o, s:s}", "generation",
+		return ls_cli_print_json(json_pack("{s:I, s:o, s:o}", "generation",
 						   (json_int_t)ls_plane_generation(plane), "path",
-						   path ? json_string(path) : json_null(), "policy",
-						   ls_buffer_string(&text)));
+						   ls_cli_text_json(path), "policy",
+						   ls_cli_text_json(ls_buffer_string(&text))));
 	fwrite(ls_buffer_string(&text), 1, text.length, stdout);
 	return ls_cli_flush();
 }

@@ -19,11 +19,6 @@ static json_t *tally_json(const struct ls_tally *tally)
 			 (json_int_t)tally->bytes);
 }
 
-static json_t *text_or_null(const char *text)
-{
-	return text[0] ? json_string(text) : json_null();
-}
-
 static json_t *class_json(const struct ls_stats_class *class)
 {
 	json_t *list = json_array();
@@ -33,11 +28,11 @@ static json_t *class_json(const struct ls_stats_class *class)
 		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:I, s:I}", "verdict",
 						      ls_verdict_name(row->verdict), "reason",
 						      ls_reason_name(row->reason), "limit",
-						      text_or_null(row->limit), "packets",
+						      ls_cli_text_json(row->limit), "packets",
 						      (json_int_t)row->tally.packets, "bytes",
 						      (json_int_t)row->tally.bytes));
 	}
-	return json_pack("{s:o, s:o}", "name", text_or_null(class->name), "verdicts", list);
+	return json_pack("{s:o, s:o}", "name", ls_cli_text_json(class->name), "verdicts", list);
 }
 
 static json_t *stats_json(const struct ls_stats *stats)
@@ -48,10 +43,10 @@ static json_t *stats_json(const struct ls_stats *stats)
 		json_array_append_new(classes, class_json(&stats->classes[i]));
 	for (size_t i = 0; i < stats->n_interfaces; i++) {
 		const struct ls_stats_interface *interface = &stats->interfaces[i];
-		json_array_append_new(interfaces,
-				      json_pack("{s:s, s:o, s:o}", "name", interface->name, "pass",
-						tally_json(&interface->pass), "drop",
-						tally_json(&interface->drop)));
+		json_array_append_new(interfaces, json_pack("{s:o, s:o, s:o}", "name",
+							    ls_cli_text_json(interface->name),
+							    "pass", tally_json(&interface->pass),
+							    "drop", tally_json(&interface->drop)));
 	}
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "seen", tally_json(&stats->seen), "pass",
 			 tally_json(&stats->pass), "drop", tally_json(&stats->drop), "would_drop",

@@ -182,6 +182,44 @@ static void check_empty_endpoint(const struct check *check, const struct ls_clas
 				class->name, key);
 }
 
+static unsigned family_bit(const struct ls_prefix *prefix)
+{
+	return prefix->family == LS_IPV4 ? 1 : 2;
+}
+
+/* 1: IPv4, 2: IPv6, 3: both. Entries of a set are sorted, IPv4 first. */
+static unsigned families(const struct check *check, const struct ls_members *members)
+{
+	unsigned found = 0;
+
+	for (size_t i = 0; i < members->count; i++) {
+		const struct ls_member *const member = &members->items[i];
+
+		if (member->set < 0) {
+			found |= family_bit(&member->prefix);
+			continue;
+		}
+		const struct ls_prefixes *const entries = &check->policy->sets[member->set].entries;
+		if (entries->count > 0)
+			found |= family_bit(&entries->items[0]) |
+				 family_bit(&entries->items[entries->count - 1]);
+	}
+	return found;
+}
+
+/* A packet's two addresses are of one family. */
+static void check_families(const struct check *check, const struct ls_class *class)
+{
+	const unsigned to = families(check, &class->match.to);
+	const unsigned from = families(check, &class->match.from);
+
+	if (to && from && !(to & from))
+		ls_warnings_add(
+			check->warnings,
+			"class '%s' can never match: its 'to' is IPv%d and its 'from' is IPv%d",
+			class->name, to == 1 ? 4 : 6, from == 1 ? 4 : 6);
+}
+
 /* A limit as a rate, for comparing different kinds. */
 static struct ls_rate average_rate(const struct ls_limit *limit)
 {
@@ -249,6 +287,7 @@ static void check_class(const struct check *check, size_t index)
 	check_order(check, index);
 	check_empty_endpoint(check, class, "to", &class->match.to);
 	check_empty_endpoint(check, class, "from", &class->match.from);
+	check_families(check, class);
 	check_nat(check, class);
 	for (size_t i = 0; i < class->n_limits; i++)
 		check_limit(check, class, &class->limits[i]);

@@ -122,13 +122,13 @@ static uint64_t default_burst(const struct ls_limit *limit)
 	return second; /* at least 1, since it is rounded up */
 }
 
-/* Items, or bytes with their unit; 1 at least. */
+/* Items, or bytes with their unit; 1 to `highest`. */
 static int read_amount(struct ls_reader *reader, const struct ls_node *node, const char *what,
-		       const struct ls_limit *limit, uint64_t *ret)
+		       const struct ls_limit *limit, uint64_t highest, uint64_t *ret)
 {
 	if (limit->count == LS_COUNT_BYTES)
-		return ls_reader_size(reader, node, what, ret);
-	return ls_reader_count(reader, node, what, 1, UINT64_MAX, ret);
+		return ls_reader_size(reader, node, what, highest, ret);
+	return ls_reader_count(reader, node, what, 1, highest, ret);
 }
 
 static int read_bucket(struct ls_reader *reader, const struct ls_node *node, struct ls_limit *limit)
@@ -153,7 +153,7 @@ static int read_bucket(struct ls_reader *reader, const struct ls_node *node, str
 		return -1;
 
 	limit->burst = default_burst(limit);
-	if (burst && read_amount(reader, burst, "burst", limit, &limit->burst) < 0)
+	if (burst && read_amount(reader, burst, "burst", limit, BURST_MAX, &limit->burst) < 0)
 		return -1;
 	factor = factor_of(reader, limit);
 	if (limit->burst > BURST_MAX / factor)
@@ -194,7 +194,7 @@ static int read_window(struct ls_reader *reader, const struct ls_node *node,
 	if (!amount || !window)
 		return ls_refuse(reader, node, "the limit '%s' has no %s, which a %s needs",
 				 limit->name, amount ? "window" : "limit", name);
-	if (read_amount(reader, amount, "limit", limit, &limit->limit) < 0)
+	if (read_amount(reader, amount, "limit", limit, highest, &limit->limit) < 0)
 		return -1;
 	if (limit->limit > highest / factor)
 		return ls_refuse(reader, amount,

@@ -53,6 +53,70 @@ static bool is_range_end(const char *at, const char *end)
 	return ls_prefix_parse(word, (size_t)(at - word), &last) == LS_PREFIX_OK;
 }
 
+/* How many of an address's bits, from the last on, are as `bit` says. */
+static unsigned trailing_bits(const struct ls_prefix *address, bool bit)
+{
+	unsigned count = 0;
+
+	while (count < address->length &&
+	       (address->bytes[(address->length - 1 - count) / 8] >> (count % 8) & 1) == bit)
+		count++;
+	return count;
+}
+
+/* Whether the two are the first and the last address of a prefix: the columns of DShield's list. */
+static bool is_span(const struct ls_prefix *first, const struct ls_prefix *last)
+{
+	const unsigned free_bits = trailing_bits(last, true);
+	struct ls_prefix start = *last;
+
+	for (unsigned i = 0; i < free_bits; i++) {
+		start.bytes[(last->length - 1 - i) / 8] &= (uint8_t) ~(1U << (i % 8));
+		if (ls_prefix_compare(&start, first) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A netmask, a length or the last address of a range in the second column: what follows an address is somebody's
+ * note, but of these the first column alone would be one host of many.
+ */
+static const char *address_goes_on(const struct line *line, const char *at, const char *end)
+{
+	struct ls_prefix first, second;
+	const char *word;
+
+	if (memchr(line->word, '/', line->length))
+		return NULL;
+	while (at < end && is_blank(*at))
+		at++;
+	for (word = at; at < end && !is_blank(*at) && *at != '#' && *at != '\r' && *at != ','; at++)
+		;
+	if (at > word + 1 && *word == '/' && word[1] >= '0' && word[1] <= '9')
+		return "a blank stands before the prefix length; write it without";
+	if (ls_prefix_parse(word, (size_t)(at - word), &second) != LS_PREFIX_OK ||
+	    memchr(word, '/', (size_t)(at - word)) ||
+	    ls_prefix_parse(line->word, line->length, &first) != LS_PREFIX_OK ||
+	    first.length != second.length)
+		return NULL;
+	if (second.length == 32) {
+		const unsigned zeros = trailing_bits(&second, false),
+			       ones = trailing_bits(&second, true);
+		const uint32_t bits = (uint32_t)second.bytes[0] << 24 |
+				      (uint32_t)second.bytes[1] << 16 |
+				      (uint32_t)second.bytes[2] << 8 | second.bytes[3];
+
+		/* 255.255.255.0 or, inverted, 0.0.0.255. */
+		if ((zeros > 0 && zeros < 32 && (~bits >> zeros) == 0) ||
+		    (ones > 0 && ones < 32 && (bits >> ones) == 0))
+			return "a netmask follows; write the prefix length, such as /24";
+	}
+	return is_span(&first, &second)
+		       ? "the line is a range, with its end in the second column; write the prefixes that cover it"
+		       : NULL;
+}
+
 /*
  * Finds the first column. `unusual`: the file holds NUL bytes somewhere, so look for them.
  * Returns NULL, or why the line cannot be used.
@@ -82,7 +146,7 @@ static const char *split_line(struct line *line, bool unusual)
 		return "a carriage return stands inside the line; end lines with a line feed";
 	if (at < end && is_range_end(at, end))
 		return "the line is a range; write the prefixes that cover it";
-	return NULL;
+	return at < end ? address_goes_on(line, at, end) : NULL;
 }
 
 static size_t count_lines(const char *bytes, size_t length)

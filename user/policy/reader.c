@@ -290,14 +290,14 @@ int ls_reader_count(struct ls_reader *reader, const struct ls_node *node, const 
 }
 
 int ls_reader_size(struct ls_reader *reader, const struct ls_node *node, const char *what,
-		   uint64_t *ret)
+		   uint64_t highest, uint64_t *ret)
 {
 	struct ls_error found = LS_ERROR_INIT;
 	const char *text = NULL;
 
 	if (ls_reader_text(reader, node, what, &text) < 0)
 		return -1;
-	if (ls_size_parse(text, ret, &found) < 0)
+	if (ls_size_parse(text, highest, ret, &found) < 0)
 		return place(reader, node, what, &found);
 	return 0;
 }

@@ -60,7 +60,7 @@ int ls_reader_number(struct ls_reader *reader, const struct ls_node *node, const
 int ls_reader_count(struct ls_reader *reader, const struct ls_node *node, const char *what,
 		    uint64_t low, uint64_t high, uint64_t *ret);
 int ls_reader_size(struct ls_reader *reader, const struct ls_node *node, const char *what,
-		   uint64_t *ret);
+		   uint64_t highest, uint64_t *ret);
 int ls_reader_rate(struct ls_reader *reader, const struct ls_node *node, const char *what,
 		   bool bytes, struct ls_rate *ret);
 int ls_reader_time(struct ls_reader *reader, const struct ls_node *node, const char *what,
