@@ -116,7 +116,8 @@ LS_INLINE int ls_net6_probe(void *lists, const struct ls_generation_abi *generat
 		return -1;
 #pragma clang loop unroll(disable)
 	for (int choice = 0; choice < 2; choice++) {
-		__u32 index = generation->nets6 + (__u32)((choice ? hashes.second : hashes.first) >> shift);
+		__u32 index = generation->nets6 +
+			      (__u32)((choice ? hashes.second : hashes.first) >> shift);
 		struct ls_line *line = bpf_map_lookup_elem(lists, &index);
 		if (!line)
 			return -1;
@@ -138,10 +139,10 @@ __attribute__((noinline)) int ls_label_net6(__u32 half, __u64 high, __u64 low)
 	if (!lists)
 		return label;
 	__u32 root = generation->root6;
-	if (root && !ls_filter6_may_hold(lists, generation,
-					 ls_net6_hashes(generation->seed,
-							ls_masked(address, 6, root),
-							LS_ROOT6(root))))
+	if (root &&
+	    !ls_filter6_may_hold(
+		    lists, generation,
+		    ls_net6_hashes(generation->seed, ls_masked(address, 6, root), LS_ROOT6(root))))
 		return label;
 	int from = 0, to = (int)generation->n_lengths6 - 1;
 #pragma clang loop unroll(disable)
