@@ -488,7 +488,7 @@ static void limits_are_refused_with_their_place(void **state)
 		{ "rate: 1/s, burst: 4KiB", 29, "unit is unknown" },
 		{ "rate: 1MB/s, count: bytes, burst: 4096", 45, "no unit" },
 		{ "rate: 1MB/s, count: bytes, burst: 0B", 45, "out of range" },
-		{ "rate: 4G/s, burst: 2000000G", 30, "up to 1000000G" },
+		{ "rate: 4G/s, burst: 2000000G", 30, "from 1 to 1000000G" },
 		{ "rate: 1/d, burst: 418", 29,
 		  "418 days to refill at 1/d, and it must be less than 417" },
 		{ "rate: 0.001bit/s, count: bytes", 17, "6068 days" },
