@@ -7,8 +7,9 @@
  *
  * t is measured outside: from before the first packet to after the last for the upper bound. The
  * lower one takes the time in which a CPU was judging, from the first thread's start to the last
- * one's end; what a small burst cannot hold is lost while neither runs, so the threads go before
- * everything else.
+ * one's end; what a small burst cannot hold is lost while neither runs (1 000 packets at 10 M/s are
+ * 100 us), so the threads go before everything else. A hypervisor does not know of that: a run
+ * that loses more is repeated, up to four times. What passes too much fails at once.
  */
 
 #include <pthread.h>
@@ -18,6 +19,7 @@
 #define RUN_PACKETS 500000U
 #define FOR_NS 400000000ULL /* real-time threads are stopped after 950 ms of a second */
 #define LONG_ROUNDS 10
+#define TRIES 5
 #define SLACK_PACKETS (16 * 2)
 
 struct runner {
@@ -44,8 +46,9 @@ static void *runner_main(void *context)
 	return NULL;
 }
 
+/* Reports the run, but for one that passed too little and is not the last try: false. */
 static bool race_once(struct ls_gen *gen, const char *name, double rate, double burst,
-		      const char *limits)
+		      const char *limits, bool is_last)
 {
 	char text[1024];
 
@@ -80,23 +83,25 @@ static bool race_once(struct ls_gen *gen, const char *name, double rate, double 
 	if (allowed > packets)
 		allowed = packets;
 	/* Whole packets: the last fraction of one is nobody's. */
-	const bool is_ok = passed <= highest && passed >= 0.99 * allowed - 1 &&
-			   passed + refused == packets;
-	kern_result(
-		is_ok, name,
-		"%.0f of %.0f passed in %.3f s (%.1f Mpps); allowed %.1f, that is %.2f %%; contended %" PRIu64,
-		passed, packets, seconds, packets / seconds / 1e6, allowed, 100 * passed / allowed,
-		(uint64_t)ls_plane_control(plane)->contended);
+	const bool is_enough = passed >= 0.99 * allowed - 1;
+	const bool is_safe = passed <= highest && passed + refused == packets;
+	const bool is_reported = is_enough || !is_safe || is_last;
+	if (is_reported)
+		kern_result(
+			is_enough && is_safe, name,
+			"%.0f of %.0f passed in %.3f s (%.1f Mpps); allowed %.1f, that is %.2f %%; contended %" PRIu64,
+			passed, packets, seconds, packets / seconds / 1e6, allowed,
+			100 * passed / allowed, (uint64_t)ls_plane_control(plane)->contended);
 	ls_plane_close(plane);
-	return is_ok;
+	return is_reported;
 }
 
 static void race(struct ls_gen *gen, const char *name, double rate, double burst,
 		 const char *limits)
 {
 	for (int round = 0; round < (kern_is_long() ? LONG_ROUNDS : 1); round++)
-		if (!race_once(gen, name, rate, burst, limits))
-			break;
+		for (int try = 1; !race_once(gen, name, rate, burst, limits, try == TRIES); try++)
+			continue;
 }
 
 int main(void)
