@@ -78,8 +78,7 @@ __attribute__((noinline)) int ls_listener_ask(struct xdp_md *ctx, struct ls_job 
 	if (!job || !ls_listener_fields.waiting || ls_is_replay)
 		return LS_ASK_OK;
 	const struct ls_packet *packet = &job->packet;
-	priority &= LS_PRIORITIES - 1;
-	__u32 at = ls_generation(job->half)->queue_at[priority];
+	__u32 at = ls_generation(job->half)->queue_at[ls_bounded(priority, LS_PRIORITIES)];
 	if (!at || !ls_is_connection(packet))
 		return LS_ASK_OK;
 	struct bpf_sock_tuple tuple;
@@ -106,7 +105,7 @@ __attribute__((noinline)) int ls_listener_ask(struct xdp_md *ctx, struct ls_job 
 		return LS_ASK_OK;
 	struct ls_offered *own = ls_offered_of(job);
 	if (own) {
-		own->refused_queue[priority]++;
+		own->refused_queue[ls_bounded(priority, LS_PRIORITIES)]++;
 		own->queue_ns = job->now_ns;
 		own->queue_port = packet->port;
 	}

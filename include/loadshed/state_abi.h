@@ -47,8 +47,8 @@ struct ls_state_half {
 	__u8 sha256[32]; /* of the policy in its canonical text */
 };
 
-#define LS_STATE_MONITOR 1U /* attach --monitor: nothing is dropped, whatever the policy says */
-#define LS_STATE_TIMED 2U   /* the program that runs judges what is temporary (pure/timed.h) */
+#define LS_STATE_MONITOR 1U   /* attach --monitor: nothing is dropped, whatever the policy says */
+#define LS_STATE_TIMED 2U     /* the program that runs judges what is temporary (pure/timed.h) */
 #define LS_STATE_LISTENERS 4U /* and it reads accept queues (kern/listener.h) */
 
 struct ls_state {

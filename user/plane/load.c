@@ -405,8 +405,8 @@ int ls_load_object(const struct ls_load *request, struct ls_plane *plane, struct
 		return ls_error_set_errno(error, -r, "cannot set the sizes of the tables");
 	skeleton->rodata->ls_is_replay = request->is_replay;
 	/* A recorded packet has no listener. */
-	plane->reads_listeners =
-		!request->is_replay && !ls_fields_find(&skeleton->rodata->ls_listener_fields);
+	plane->reads_listeners = !request->is_replay &&
+				 !ls_fields_find(&skeleton->rodata->ls_listener_fields);
 	ls_said_clear();
 	r = check_memory(skeleton, request, error);
 	if (r < 0)

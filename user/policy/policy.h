@@ -211,7 +211,8 @@ struct ls_cluster_rule {
 struct ls_signals {
 	bool given; /* new work is counted and may be refused */
 	uint64_t accept_delay_ns;
-	unsigned accept_queue; /* per cent of its backlog at which a listener gets no more; no signal: in the kernel alone */
+	unsigned
+		accept_queue; /* per cent of its backlog at which a listener gets no more; no signal: in the kernel alone */
 	unsigned cpu, pressure, memory; /* per cent */
 	bool softnet;
 	struct ls_endpoint load;

@@ -22,8 +22,8 @@ __u64 bpf_jiffies64(void);
 __u32 bpf_get_prandom_u32(void);
 __u32 bpf_get_smp_processor_id(void);
 __u64 bpf_xdp_get_buff_len(struct xdp_md *ctx);
-struct bpf_sock *bpf_skc_lookup_tcp(void *ctx, struct bpf_sock_tuple *tuple, __u32 bytes, __u64 netns,
-				    __u64 flags);
+struct bpf_sock *bpf_skc_lookup_tcp(void *ctx, struct bpf_sock_tuple *tuple, __u32 bytes,
+				    __u64 netns, __u64 flags);
 struct tcp_sock *bpf_skc_to_tcp_sock(void *socket);
 long bpf_sk_release(void *socket);
 long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *route, int bytes, __u32 flags);
