@@ -55,10 +55,10 @@ $(BUILD)/tests/sim/overload: tests/sim/overload.c user/overload/control.c
 	$(Q)$(CC) -O2 $(TEST_CFLAGS) -Wno-override-init -o $@ $^ -lm
 
 tools: $(BUILD)/tests/kern/verified
-$(BUILD)/tests/kern/verified: tests/kern/verified.c
+$(BUILD)/tests/kern/verified: tests/kern/verified.c $(BUILD)/libloadshed.a
 	@mkdir -p $(@D)
 	$(call say,TEST  $@)
-	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $< -lbpf
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -o $@ $< $(BUILD)/libloadshed.a $(USER_LIBS)
 
 # Fuzzing: not part of `make check`, since it has no end. FUZZ_SECONDS each; a crash leaves its input behind.
 FUZZ_SECONDS ?= 60

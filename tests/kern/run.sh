@@ -11,7 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 build=${BUILD:-$root/build}
 out=$build/tests/kern
-tests=(rates untouched race apply flood top hot)
+tests=(rates untouched race apply flood top hot listener)
 [ $# -gt 0 ] && tests=("$@")
 
 if [ "$(id -u)" != 0 ]; then

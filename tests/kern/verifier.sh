@@ -6,13 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
-bpffs=$work/bpf
-trap 'umount "$bpffs" 2>/dev/null; rm -rf "$work"' EXIT
-mkdir "$bpffs"
-if ! mount -t bpf bpf "$bpffs" 2>/dev/null; then
-	echo "skip verifier: cannot mount a bpffs"
-	exit 0
-fi
+trap 'rm -rf "$work"' EXIT
 failed=0
 headers=$(gcc -print-multiarch 2>/dev/null)
 for version in 14 16 19; do
@@ -28,7 +22,7 @@ for version in 14 16 19; do
 		failed=1
 		continue
 	fi
-	if ! bpftool prog loadall "$object" "$bpffs/$version" 2> "$work/log"; then
+	if ! build/tests/kern/verified "$object" > "$work/counts" 2> "$work/log"; then
 		tail -5 "$work/log"
 		echo "not ok verifier-$clang: does not load"
 		failed=1
@@ -41,7 +35,7 @@ for version in 14 16 19; do
 		failed=1
 	fi
 	for program in ls_xdp ls_xdp_frags; do
-		count=$(build/tests/kern/verified "$bpffs/$version/$program")
+		count=$(awk -v program="$program" '$1 == program { print $2 }' "$work/counts")
 		if [ -z "$count" ] || [ "$count" -gt 150000 ]; then
 			echo "not ok verifier-$clang-$program: ${count:-no} instructions"
 			failed=1
@@ -49,6 +43,5 @@ for version in 14 16 19; do
 			echo "ok verifier-$clang-$program: $count instructions"
 		fi
 	done
-	rm -rf "${bpffs:?}/$version"
 done
 exit $failed
