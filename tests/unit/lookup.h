@@ -7,6 +7,7 @@
  * from the program's own look-ups, so that compiler and program are judged by a third party.
  */
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -31,6 +32,19 @@ static inline int lookup_host4(const struct ls_image *image, uint32_t address, u
 	return -1;
 }
 
+/* The word of the /16 and the marks, which are asked before the cell, must not say something else. */
+static inline void lookup_check_short4(const struct ls_image *image, uint32_t address,
+				       unsigned cell)
+{
+	const unsigned net = image->nets4[address >> 16], bit = LS_MARK4_BIT(address);
+	const struct ls_line *marks = &image->lines[LS_MARK4_LINE(address)];
+
+	if (net < LS_NET4_DEEP)
+		assert(cell == net);
+	else if (!(marks->word[bit / 64] >> (bit % 64) & 1))
+		assert(cell == (net & 0xff));
+}
+
 static inline unsigned lookup_label4(const struct ls_image *image, uint32_t address)
 {
 	const struct ls_line *line;
@@ -42,6 +56,7 @@ static inline unsigned lookup_label4(const struct ls_image *image, uint32_t addr
 	line = &image->lines[address >> 13];
 	word = line->word[(address >> 8 & 31) / 4];
 	cell = (unsigned)(word >> (16 * (address >> 8 & 3))) & 0xffff;
+	lookup_check_short4(image, address, cell);
 	for (unsigned length = 32; length >= 25; length--) {
 		if (cell >> (8 + length - 25) & 1) {
 			const int found = lookup_host4(image, address, length);
