@@ -213,7 +213,7 @@ struct ls_generation_abi {
 	__u8 hosts4_bits;
 	__u8 nets6_bits;
 	__u8 n_lengths6; /* prefix lengths in use (of prefixes and markers: only real prefixes' lengths) */
-	__u8 root6;	 /* LS_ROOT6() of this length are in the filter; 0: there are none */
+	__u8 root6;   /* LS_ROOT6() of this length are in the filter; 0: there are none */
 	__u16 label6; /* label of an IPv6 address that only ::/0 covers, or none */
 	__u16 pad0;
 	__u32 n_classes;

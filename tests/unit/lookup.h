@@ -95,6 +95,29 @@ static inline int lookup_net6(const struct ls_image *image, uint64_t high, uint6
 	return -1;
 }
 
+/* Whether the filter has the root of an address; without one, bisection is not asked. */
+static inline bool lookup_may_hold6(const struct ls_image *image, uint64_t high)
+{
+	const struct ls_generation_abi *generation = &image->generation;
+	const __u64 *seed = generation->seed;
+	const unsigned root = generation->root6;
+	bool all = true;
+
+	if (root == 0)
+		return true;
+	const uint64_t bits = high >> (64 - root) << (64 - root);
+	const uint64_t lower = bits & 0xffffffff, upper = bits >> 32;
+	const uint64_t first = lower * seed[0] + upper * seed[1] + LS_ROOT6(root) * seed[4];
+	const uint64_t second = lower * seed[5] + upper * seed[6] + LS_ROOT6(root) * seed[3];
+	const struct ls_line *line =
+		&image->lines[generation->filter6 + (first >> (64 - generation->filter6_bits))];
+	for (unsigned i = 0; i < LS_FILTER6_BITS; i++) {
+		const unsigned bit = (unsigned)LS_FILTER6_BIT(second, i);
+		all = all && line->word[bit / 64] >> (bit % 64) & 1;
+	}
+	return all;
+}
+
 /* *ret_probes (may be NULL): how many lengths were asked. */
 static inline unsigned lookup_label6(const struct ls_image *image, uint64_t high, uint64_t low,
 				     unsigned *ret_probes)
@@ -121,6 +144,8 @@ static inline unsigned lookup_label6(const struct ls_image *image, uint64_t high
 			to = middle - 1;
 		}
 	}
+	if (!lookup_may_hold6(image, high))
+		assert(best == image->generation.label6);
 	if (ret_probes)
 		*ret_probes = probes;
 	return best;

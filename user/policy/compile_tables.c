@@ -263,8 +263,8 @@ static void sum_up_cells(struct ls_image *image, const struct ls_lists *lists)
 
 		for (uint32_t each = net; each < net + count; each++)
 			/* Shorter ones come before what they cover. */
-			image->nets4[each] =
-				length > 16 ? LS_NET4_DEEP : cells[each * CELLS_PER_NET];
+			image->nets4[each] = length > 16 ? LS_NET4_DEEP
+							 : cells[each * CELLS_PER_NET];
 	}
 	for (uint32_t net = 0; net < LS_NETS4; net++)
 		if (image->nets4[net] == LS_NET4_DEEP)
@@ -462,11 +462,12 @@ static void filter_add_roots(struct ls_line *lines, const struct ls_generation_a
 		const uint64_t count = roots_of(net, length);
 
 		for (uint64_t j = 0; j < count; j++)
-			filter_add(lines, generation,
-				   (struct ls_net6){
-					   .high = (net->high & mask64(length)) + (j << (64 - length)),
-					   .length = LS_ROOT6(length),
-				   });
+			filter_add(
+				lines, generation,
+				(struct ls_net6){
+					.high = (net->high & mask64(length)) + (j << (64 - length)),
+					.length = LS_ROOT6(length),
+				});
 	}
 }
 
