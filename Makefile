@@ -3,7 +3,8 @@
 #   make           builds build/loadshed, which runs from the tree
 #   make demo      installs what is missing, builds, and shows a flood being shed in a lab of namespaces
 #   make check     installs what is missing, builds, and runs every test this machine can run
-#   make bench     'loadshed bench' with its goals, and beside nft, iptables, tc, xdp-filter over veth
+#   make bench     'loadshed bench' with its goals, and beside nft, iptables, tc, xdp-filter over veth; RUNS=3: three times,
+#                  and whether they agree; bench-compilers: built by each clang; bench-docs: README's table from it
 #   make install   program, units, manual pages, completions, examples (PREFIX, DESTDIR); uninstall removes them
 
 CC ?= gcc
@@ -11,6 +12,7 @@ CLANG ?= clang
 BPFTOOL ?= bpftool
 PREFIX ?= /usr/local
 BUILD ?= build
+RUNS ?= 1
 
 VERSION := 0.1.0
 ARCH_INCLUDE := $(shell $(CC) -print-multiarch 2>/dev/null)
@@ -44,7 +46,7 @@ say = @echo '  $(1)'
 Q = @
 endif
 
-.PHONY: all demo check bench install uninstall clean deps
+.PHONY: all demo check bench bench-compilers bench-docs install uninstall clean deps
 all: $(BUILD)/loadshed
 
 $(BUILD)/loadshed: $(USER_OBJECTS)
@@ -106,7 +108,15 @@ check:
 bench:
 	@scripts/deps.sh check
 	@$(MAKE) --no-print-directory all
-	@tests/bench/run.sh
+	@BUILD=$(BUILD) RUNS=$(RUNS) tests/bench/run.sh
+
+bench-compilers:
+	@BUILD=$(BUILD) tests/bench/compilers.sh
+
+# README's table and the plot of the guide, from the last `make bench`.
+bench-docs:
+	/usr/bin/python3 tests/bench/report.py readme $(BUILD)/bench.json README.md
+	cp $(BUILD)/bench.svg user/share/bench.svg
 
 # The manual of the verbs is printed by the program itself, from the tables that its help is made of.
 $(BUILD)/loadshed.8: user/share/loadshed.8.in $(BUILD)/loadshed

@@ -6,12 +6,14 @@
  */
 
 #include <linux/bpf.h>
+#include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
 #define INLINE static inline __attribute__((always_inline))
 
 #define RATE_NS 10ULL /* one token each: 100 M/s */
 #define BURST 1000000ULL
+#define REFUSING_NS 60000000000ULL /* one token a minute: refuses nearly everything */
 
 struct bucket {
 	__u64 tokens;
@@ -83,13 +85,13 @@ INLINE __u64 source(const __u8 *frame, const __u8 *end)
 }
 
 /* What is left after a packet at `now`; 0: it is refused. Tokens grow in whole ones. */
-INLINE int take(struct bucket *bucket, __u64 now)
+INLINE int take(struct bucket *bucket, __u64 now, __u64 token_ns, __u64 burst)
 {
-	__u64 grown = (now - bucket->stamp_ns) / RATE_NS;
+	__u64 grown = (now - bucket->stamp_ns) / token_ns;
 	__u64 tokens = bucket->tokens + grown;
-	if (tokens > BURST)
-		tokens = BURST;
-	bucket->stamp_ns += grown * RATE_NS;
+	if (tokens > burst)
+		tokens = burst;
+	bucket->stamp_ns += grown * token_ns;
 	if (!tokens)
 		return XDP_DROP;
 	bucket->tokens = tokens - 1;
@@ -111,7 +113,7 @@ int rival_by_lru(struct xdp_md *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	struct bucket *bucket = bpf_map_lookup_elem(&rival_lru, &key);
 	if (bucket)
-		return take(bucket, now);
+		return take(bucket, now, RATE_NS, BURST);
 	struct bucket fresh = { BURST - 1, now };
 	bpf_map_update_elem(&rival_lru, &key, &fresh, BPF_ANY);
 	return XDP_PASS;
@@ -127,7 +129,7 @@ int rival_by_percpu(struct xdp_md *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	struct bucket *bucket = bpf_map_lookup_elem(&rival_percpu, &key);
 	if (bucket)
-		return take(bucket, now);
+		return take(bucket, now, RATE_NS, BURST);
 	struct bucket fresh = { BURST - 1, now };
 	bpf_map_update_elem(&rival_percpu, &key, &fresh, BPF_NOEXIST);
 	return XDP_PASS;
@@ -144,13 +146,29 @@ int rival_by_lock(struct xdp_md *ctx)
 	struct locked_bucket *locked = bpf_map_lookup_elem(&rival_lock, &key);
 	if (locked) {
 		bpf_spin_lock(&locked->lock);
-		int verdict = take(&locked->bucket, now);
+		int verdict = take(&locked->bucket, now, RATE_NS, BURST);
 		bpf_spin_unlock(&locked->lock);
 		return verdict;
 	}
 	struct locked_bucket fresh = { .bucket = { BURST - 1, now } };
 	bpf_map_update_elem(&rival_lock, &key, &fresh, BPF_NOEXIST);
 	return XDP_PASS;
+}
+
+/* The same at the other place where a program can stand without XDP: tc ingress, direct action. */
+SEC("tc")
+int rival_by_tc(struct __sk_buff *skb)
+{
+	__u64 key = source((const __u8 *)(long)skb->data, (const __u8 *)(long)skb->data_end);
+	if (!key)
+		return TC_ACT_OK;
+	__u64 now = bpf_ktime_get_ns();
+	struct bucket *bucket = bpf_map_lookup_elem(&rival_lru, &key);
+	if (bucket)
+		return take(bucket, now, REFUSING_NS, 1) == XDP_DROP ? TC_ACT_SHOT : TC_ACT_OK;
+	struct bucket fresh = { 0, now };
+	bpf_map_update_elem(&rival_lru, &key, &fresh, BPF_ANY);
+	return TC_ACT_OK;
 }
 
 SEC("xdp")

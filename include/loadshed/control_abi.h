@@ -14,9 +14,10 @@
  * Raised when an older build would misread what a newer one wrote, or the other way round: a field that moved or means
  * something else. Not for a map that the older build does not know and leaves alone (its attach and ours take maps by name),
  * nor for what was always 0 and still means "not there" when it is 0: bits of the word, flags, `hot_until`.
- * So overload, sharing, events and top left it at 1; a record that changes its size is found by that.
+ * So overload, sharing, events and top left it at 1; a record that changes its size is found by that. 2: the words and
+ * marks before the cells of a list, and the roots in its filter.
  */
-#define LS_ABI_VERSION 1
+#define LS_ABI_VERSION 2
 
 /*
  * The control word. One 64-bit store publishes a generation together with the stages that it needs, so

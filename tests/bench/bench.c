@@ -35,6 +35,7 @@
 #include <linux/if_link.h>
 
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <jansson.h>
 
 #include "tests/tools/gen.h"
@@ -42,10 +43,12 @@
 #include "user/bench/bench.h"
 #include "user/bench/figure.h"
 #include "user/bench/report.h"
+#include "user/bench/rivals.h"
 #include "user/plane/plane.h"
 #include "user/plane/sandbox.h"
 
 static struct ls_report *report;
+static struct ls_bench *bench;
 static struct ls_gen *gen;
 static struct ls_error error;
 
@@ -76,16 +79,26 @@ static struct ls_plane *sandbox(enum ls_recipe_kind kind, uint32_t number)
 
 #define VETH_NS 300000000ULL /* of one sample */
 #define VETH_BATCH 100000U
+#define SAID_SIZE 256
 
-__attribute__((format(printf, 1, 2))) static bool run(const char *format, ...)
+/* Runs a command; `ret_said` gets the first line that it says, and all errors. */
+static bool run(const char *command, char ret_said[static SAID_SIZE])
 {
-	char command[1024];
-	va_list arguments;
+	char script[1280], line[SAID_SIZE];
+	snprintf(script, sizeof(script), "{ %s\n} 2>&1", command);
+	FILE *output = popen(script, "r");
 
-	va_start(arguments, format);
-	vsnprintf(command, sizeof(command), format, arguments);
-	va_end(arguments);
-	return system(command) == 0;
+	if (!output)
+		die("cannot run a shell: %s", strerror(errno));
+	ret_said[0] = '\0';
+	while (fgets(line, sizeof(line), output)) {
+		line[strcspn(line, "\n")] = '\0';
+		const size_t length = strlen(ret_said);
+		if (length == 0 || strncmp(line, "Error", 5) == 0)
+			snprintf(ret_said + length, SAID_SIZE - length, "%s%s", length ? " " : "",
+				 line);
+	}
+	return pclose(output) == 0;
 }
 
 /* What the receiving end has taken off its queue, whoever judged it. */
@@ -182,25 +195,57 @@ struct other {
 	double goal;
 };
 
-static void put_other(const struct other *other, struct ls_figure ours)
+static void put_times(const char *name, struct ls_figure ours, struct ls_figure theirs, double goal)
 {
-	if (!run("(%s\n) >/dev/null 2>&1", other->up)) {
-		ls_report_skip(report, other->name, "it is not installed, or not in this kernel");
-		return;
-	}
-	for (int i = 0; i < 20; i++)
-		gen_send(gen, VETH_BATCH);
-	const struct ls_figure theirs = veth_figure();
-	if (!run("(%s\n) >/dev/null 2>&1", other->down))
-		die("cannot remove the rules of '%s'", other->name);
-	ls_report_row(report, &(struct ls_report_row){ .name = other->name,
+	ls_report_row(report, &(struct ls_report_row){ .name = name,
 						       .unit = "times",
 						       .ours = { theirs.median / ours.median,
 								 theirs.low / ours.high,
 								 theirs.high / ours.low },
 						       .rivals = { { true, theirs } },
-						       .goal = other->goal,
+						       .goal = goal,
 						       .is_at_least = true });
+}
+
+static void put_other(const struct other *other, struct ls_figure ours)
+{
+	char said[SAID_SIZE], ignored[SAID_SIZE];
+
+	if (!run(other->up, said)) {
+		run(other->down, ignored);
+		ls_report_skip(report, other->name, said[0] ? said : "it cannot be set up");
+		return;
+	}
+	for (int i = 0; i < 20; i++)
+		gen_send(gen, VETH_BATCH);
+	const struct ls_figure theirs = veth_figure();
+	if (!run(other->down, said))
+		die("cannot remove the rules of '%s': %s", other->name, said);
+	put_times(other->name, ours, theirs, other->goal);
+}
+
+/* The LRU hash's bucket where a program stands that is not XDP's. */
+static void put_tc(struct ls_figure ours)
+{
+	static const char name[] = "tc ingress, BPF: bucket in an LRU hash";
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = (int)if_nametoindex("lsb1"),
+		    .attach_point = BPF_TC_INGRESS);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .prog_fd = ls_rivals_tc_fd(ls_bench_rivals(bench)));
+	int r = bpf_tc_hook_create(&hook);
+
+	if (r == 0)
+		r = bpf_tc_attach(&hook, &opts);
+	if (r < 0) {
+		ls_report_skip(report, name, strerror(-r));
+		return;
+	}
+	for (int i = 0; i < 20; i++)
+		gen_send(gen, VETH_BATCH);
+	put_times(name, ours, veth_figure(), NAN);
+	hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS; /* both: the qdisc goes, too */
+	r = bpf_tc_hook_destroy(&hook);
+	if (r < 0)
+		die("cannot remove the classifier: %s", strerror(-r));
 }
 
 /* A limit that refuses nearly everything, so that a verdict is a drop whoever judges. */
@@ -212,7 +257,7 @@ static const struct other limiters[] = {
 	  " chain in { type filter hook ingress device lsb1 priority 0;\n"
 	  "  update @m { ip saddr limit rate over 2/minute burst 1 packets } drop\n"
 	  "  drop\n }\n}\nE",
-	  "nft delete table netdev lsb", 3.5 },
+	  "nft delete table netdev lsb", 4 },
 	{ "iptables hashlimit, raw PREROUTING",
 	  "iptables -t raw -A PREROUTING -i lsb1 -m hashlimit --hashlimit-above 2/minute "
 	  "--hashlimit-burst 1 --hashlimit-mode srcip --hashlimit-name lsb "
@@ -221,8 +266,10 @@ static const struct other limiters[] = {
 	  "iptables -t raw -A PREROUTING -i lsb1 -j DROP",
 	  "iptables -t raw -F PREROUTING", 3.5 },
 	{ "tc police, one bucket for all",
-	  "tc qdisc add dev lsb1 clsact && tc filter add dev lsb1 ingress matchall "
-	  "action police rate 8kbit burst 2k conform-exceed drop",
+	  "tc qdisc add dev lsb1 clsact && { tc filter add dev lsb1 ingress matchall "
+	  "action police rate 8kbit burst 2k conform-exceed drop || "
+	  "tc filter add dev lsb1 ingress protocol ip u32 match u32 0 0 "
+	  "police rate 8kbit burst 2k drop; }",
 	  "tc qdisc del dev lsb1 clsact", NAN },
 };
 
@@ -247,17 +294,34 @@ static bool veth_make(void)
 	/* xdp-filter pins: into a bpffs of this process's own. */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0)
 		mount("bpf", "/sys/fs/bpf", "bpf", 0, NULL);
+	char said[SAID_SIZE];
+
 	if (!run("ip link set lo up && ip link add lsb0 address 02:00:00:00:00:01 type veth peer "
 		 "name lsb1 address 02:00:00:00:00:02 && ip link set lsb0 up && "
-		 "ip link set lsb1 up"))
+		 "ip link set lsb1 up",
+		 said)) {
+		ls_report_skip(report, "veth flood", said);
 		return false;
-	run("sysctl -q net.ipv6.conf.all.disable_ipv6=1");
-	if (!run("ethtool -K lsb1 gro on >/dev/null 2>&1"))
-		ls_report_line(report, "(no ethtool: rows without XDP may be missing)");
+	}
+	run("sysctl -q net.ipv6.conf.all.disable_ipv6=1", said);
+	if (!run("ethtool -K lsb1 gro on", said))
+		ls_report_line(report, "(rows without XDP may be missing: %s)", said);
 	return true;
 }
 
-static void rows_by_limit(void)
+/* What a verdict adds to a packet that comes over the veth: the counterpart of the rows of user/bench. */
+static void put_difference(const char *name, struct ls_figure ours, struct ls_figure drop)
+{
+	ls_report_row(report, &(struct ls_report_row){ .name = name,
+						       .unit = "ns",
+						       .over = "XDP_DROP over veth",
+						       .ours = { ours.median - drop.median,
+								 ours.low - drop.high,
+								 ours.high - drop.low },
+						       .goal = NAN });
+}
+
+static void rows_by_limit(struct ls_figure drop)
 {
 	static const struct ls_report_group group = {
 		.name = "veth-limit",
@@ -269,16 +333,20 @@ static void rows_by_limit(void)
 	const int program = ls_plane_program_fd(plane);
 
 	ls_gen_config(gen)->sources = 1000;
-	put("loadshed, 1 k sources, refused", veth_program(program), NAN);
+	const struct ls_figure few = veth_program(program);
+	put("loadshed, 1 k sources, refused", few, NAN);
 	ls_gen_config(gen)->sources = 1000000;
 	const struct ls_figure ours = veth_program(program);
 	put("loadshed, 1 M sources, refused", ours, 290);
+	put_difference("refused, over XDP_DROP, 1 k sources", few, drop);
+	put_difference("refused, over XDP_DROP, 1 M sources", ours, drop);
 	put("program alone (run_time_ns): XDP_DROP", veth_program_alone(ls_gen_drop_fd(gen)), NAN);
 	put("program alone: loadshed, 1 M sources", veth_program_alone(program), NAN);
 	ls_plane_close(plane);
 	ls_report_group(report, &group);
 	for (size_t i = 0; i < sizeof(limiters) / sizeof(limiters[0]); i++)
 		put_other(&limiters[i], ours);
+	put_tc(ours);
 }
 
 static void rows_by_list(void)
@@ -312,16 +380,15 @@ static void rows_veth(void)
 	struct ls_gen_frame frame;
 
 	ls_report_group(report, &group);
-	if (!veth_make()) {
-		ls_report_skip(report, "veth flood", "this machine gives no veth");
+	if (!veth_make())
 		return;
-	}
 	ls_gen_frame_make(&frame, &kind);
 	ls_gen_frame_use(gen, &frame);
 	ls_gen_config(gen)->redirect = if_nametoindex("lsb0");
 	ls_gen_config(gen)->sources = 1000000;
-	put("bare XDP_DROP", veth_program(ls_gen_drop_fd(gen)), NAN);
-	rows_by_limit();
+	const struct ls_figure drop = veth_program(ls_gen_drop_fd(gen));
+	put("bare XDP_DROP", drop, NAN);
+	rows_by_limit(drop);
 	ls_report_group(report, &group);
 	rows_by_list();
 }
@@ -336,8 +403,6 @@ static bool is_wanted(char **names, int count, const char *name)
 
 int main(int argc, char **argv)
 {
-	struct ls_bench *bench = NULL;
-
 	if (argc < 2)
 		die("usage: bench OUT.json [GROUP…]");
 	gen_prefer();

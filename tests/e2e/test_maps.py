@@ -165,13 +165,15 @@ def upgrade(test):
     lab.srv(other, "-I", lab.instance, "attach", "vs", "--policy", path)
     lab.srv(other, "-I", lab.instance, "ban", "add", SOURCE, "--for", "1h")
     arrived(lab, SOURCE, 10)
-    before = lab.interface()
-    lab.ls("attach", "vs")
+    # Asked of that build: where the layouts differ, this one does not read it.
+    before = json.loads(lab.srv(other, "-I", lab.instance, "-o", "json", "status").out)["interfaces"][0]
+    is_same_layout = "carried over" not in lab.ls("attach", "vs").err
     after = lab.interface()
     check_equal("link", after["link_id"], before["link_id"])
     check(after["program_id"] != before["program_id"], "the program is the old one")
     check_equal("bans", [ban["source"] for ban in lab.bans()], [SOURCE])
-    check_equal("counted before", tally(lab.stats(), "drop", "ban"), 10)
+    if is_same_layout:
+        check_equal("counted before", tally(lab.stats(), "drop", "ban"), 10)
     check_equal("banned", arrived(lab, SOURCE), 0)
     check_equal("denied", arrived(lab, OTHER), 0)
 

@@ -7,6 +7,7 @@
  * from the program's own look-ups, so that compiler and program are judged by a third party.
  */
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -31,6 +32,19 @@ static inline int lookup_host4(const struct ls_image *image, uint32_t address, u
 	return -1;
 }
 
+/* The word of the /16 and the marks, which are asked before the cell, must not say something else. */
+static inline void lookup_check_short4(const struct ls_image *image, uint32_t address,
+				       unsigned cell)
+{
+	const unsigned net = image->nets4[address >> 16], bit = LS_MARK4_BIT(address);
+	const struct ls_line *marks = &image->lines[LS_MARK4_LINE(address)];
+
+	if (net < LS_NET4_DEEP)
+		assert(cell == net);
+	else if (!(marks->word[bit / 64] >> (bit % 64) & 1))
+		assert(cell == (net & 0xff));
+}
+
 static inline unsigned lookup_label4(const struct ls_image *image, uint32_t address)
 {
 	const struct ls_line *line;
@@ -42,6 +56,7 @@ static inline unsigned lookup_label4(const struct ls_image *image, uint32_t addr
 	line = &image->lines[address >> 13];
 	word = line->word[(address >> 8 & 31) / 4];
 	cell = (unsigned)(word >> (16 * (address >> 8 & 3))) & 0xffff;
+	lookup_check_short4(image, address, cell);
 	for (unsigned length = 32; length >= 25; length--) {
 		if (cell >> (8 + length - 25) & 1) {
 			const int found = lookup_host4(image, address, length);
@@ -80,6 +95,29 @@ static inline int lookup_net6(const struct ls_image *image, uint64_t high, uint6
 	return -1;
 }
 
+/* Whether the filter has the root of an address; without one, bisection is not asked. */
+static inline bool lookup_may_hold6(const struct ls_image *image, uint64_t high)
+{
+	const struct ls_generation_abi *generation = &image->generation;
+	const __u64 *seed = generation->seed;
+	const unsigned root = generation->root6;
+	bool all = true;
+
+	if (root == 0)
+		return true;
+	const uint64_t bits = high >> (64 - root) << (64 - root);
+	const uint64_t lower = bits & 0xffffffff, upper = bits >> 32;
+	const uint64_t first = lower * seed[0] + upper * seed[1] + LS_ROOT6(root) * seed[4];
+	const uint64_t second = lower * seed[5] + upper * seed[6] + LS_ROOT6(root) * seed[3];
+	const struct ls_line *line =
+		&image->lines[generation->filter6 + (first >> (64 - generation->filter6_bits))];
+	for (unsigned i = 0; i < LS_FILTER6_BITS; i++) {
+		const unsigned bit = (unsigned)LS_FILTER6_BIT(second, i);
+		all = all && line->word[bit / 64] >> (bit % 64) & 1;
+	}
+	return all;
+}
+
 /* *ret_probes (may be NULL): how many lengths were asked. */
 static inline unsigned lookup_label6(const struct ls_image *image, uint64_t high, uint64_t low,
 				     unsigned *ret_probes)
@@ -106,6 +144,8 @@ static inline unsigned lookup_label6(const struct ls_image *image, uint64_t high
 			to = middle - 1;
 		}
 	}
+	if (!lookup_may_hold6(image, high))
+		assert(best == image->generation.label6);
 	if (ret_probes)
 		*ret_probes = probes;
 	return best;

@@ -66,6 +66,11 @@ struct ls_gen *ls_bench_gen(struct ls_bench *bench)
 	return bench->gen;
 }
 
+const struct ls_rivals *ls_bench_rivals(const struct ls_bench *bench)
+{
+	return bench->rivals;
+}
+
 /* ---- the machine ---- */
 
 /* First line of a file that starts with `key` (NULL: any), after its first ": "; "" when there is none. */

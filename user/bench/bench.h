@@ -30,6 +30,7 @@ struct ls_error;
 struct ls_gen;
 struct ls_plane;
 struct ls_report;
+struct ls_rivals;
 
 /* The groups of rows: name, what it is about. */
 struct ls_bench_group {
@@ -48,6 +49,7 @@ int ls_bench_run(struct ls_bench *bench, size_t group, struct ls_error *error);
 
 /* For whoever measures more with the same generator, and the same kind of sandbox. */
 struct ls_gen *ls_bench_gen(struct ls_bench *bench);
+const struct ls_rivals *ls_bench_rivals(const struct ls_bench *bench);
 int ls_bench_plane(struct ls_recipe recipe, struct ls_plane **ret, struct ls_error *error);
 
 #endif

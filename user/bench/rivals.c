@@ -85,6 +85,11 @@ int ls_rivals_fd(const struct ls_rivals *rivals, enum ls_rival rival)
 	return bpf_program__fd(program_of(rivals->skeleton, rival));
 }
 
+int ls_rivals_tc_fd(const struct ls_rivals *rivals)
+{
+	return bpf_program__fd(rivals->skeleton->progs.rival_by_tc);
+}
+
 int ls_rivals_list(struct ls_rivals *rivals, const struct ls_prefix *prefixes, size_t count,
 		   struct ls_error *error)
 {

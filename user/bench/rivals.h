@@ -38,6 +38,8 @@ void ls_rivals_close(struct ls_rivals *rivals);
 DEFINE_CLEANUP(struct ls_rivals *, ls_rivals_close);
 
 int ls_rivals_fd(const struct ls_rivals *rivals, enum ls_rival rival);
+/* The LRU hash's bucket as a classifier of tc that refuses nearly everything. */
+int ls_rivals_tc_fd(const struct ls_rivals *rivals);
 /* Adds prefixes to the trie of their family, which must be one. Negative with a line. */
 int ls_rivals_list(struct ls_rivals *rivals, const struct ls_prefix *prefixes, size_t count,
 		   struct ls_error *error);

@@ -68,7 +68,7 @@ int ls_bench_apply(struct ls_bench *bench, struct ls_error *error)
 		return r;
 	put(bench, "read a policy with 100 k prefixes, ms", "ms", ls_figure_of(times.read_ms), NAN);
 	put(bench, "publish it, ms", "ms", ls_figure_of(times.publish_ms), NAN);
-	put(bench, "both: apply, ms", "ms", ls_figure_of(times.all_ms), 300);
+	put(bench, "both: apply, ms", "ms", ls_figure_of(times.all_ms), 200);
 	const uint64_t table = ls_plane_sandbox_table_bytes(bench->slots[0].plane);
 	put(bench, "table bytes per tracked (source, limit)", "bytes",
 	    ls_figure_exact((double)table / LS_BENCH_TRACKED), 64);

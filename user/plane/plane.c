@@ -87,6 +87,7 @@ static uint32_t expected_bytes(enum ls_map map)
 	case LS_MAP_CONTROL:
 		return sizeof(struct ls_control);
 	case LS_MAP_TABLES: /* with records behind them that are private to the program */
+		return sizeof(struct ls_static);
 	case LS_MAP_LISTS:
 	case LS_MAP_TEXTS:
 	case LS_MAP_MAX:
