@@ -126,6 +126,21 @@ static void disturb(struct world *world)
 	}
 }
 
+/* About a packet that has been parsed: nothing is open. */
+static struct ls_query query_of(const struct ls_packet *packet, uint64_t bytes)
+{
+	const bool has_ports = packet->known & LS_KNOWN_PORTS;
+
+	return (struct ls_query){
+		.packet = *packet,
+		.bytes = bytes,
+		.has_destination = true,
+		.has_port = has_ports,
+		.has_source_port = has_ports,
+		.flags_known = packet->known & LS_KNOWN_FLAGS ? 0xff : 0,
+	};
+}
+
 static void ask_and_send(struct world *world)
 {
 	uint8_t frame[FRAME_BYTES_MAX + 500];
@@ -142,7 +157,7 @@ static void ask_and_send(struct world *world)
 		       (uint8_t[]){ 0, (uint8_t)below(world, 16), (uint8_t)below(world, 256) }, 3);
 	const bool is_asked = parse(frame, length, &packet);
 	if (is_asked) {
-		const struct ls_query query = ls_query_of_packet(&packet, length);
+		const struct ls_query query = query_of(&packet, length);
 		world->plane->replay->now_ns = world->now_ns;
 		if (ls_explain(world->plane, &query, &said, &error) < 0)
 			fail_msg("%s", error.text);

@@ -230,15 +230,6 @@ uint64_t ls_conditions_since(const struct ls_conditions *conditions, const char 
 	return row ? row->since_ns : 0;
 }
 
-size_t ls_conditions_count(const struct ls_conditions *conditions)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < LS_CONDITIONS_MAX; i++)
-		count += conditions->record->rows[i].since_ns != 0;
-	return count;
-}
-
 void ls_conditions_beat(struct ls_conditions *conditions, uint64_t now_ns)
 {
 	__atomic_store_n(&conditions->record->beat_ns, now_ns, __ATOMIC_RELAXED);

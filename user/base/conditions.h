@@ -53,7 +53,6 @@ bool ls_conditions_set(struct ls_conditions *conditions, const char *key, const 
 bool ls_conditions_clear(struct ls_conditions *conditions, const char *key);
 /* Unix time in ns since when it is set; 0: it is not. */
 uint64_t ls_conditions_since(const struct ls_conditions *conditions, const char *key);
-size_t ls_conditions_count(const struct ls_conditions *conditions);
 /* The writer is alive: once a second. now_ns: Unix time. */
 void ls_conditions_beat(struct ls_conditions *conditions, uint64_t now_ns);
 

@@ -17,17 +17,6 @@ struct ls_rivals {
 	struct rivals_skeleton *skeleton;
 };
 
-static const char *const names[] = {
-#define LS_RIVAL_NAME(id, name) [LS_RIVAL_##id] = name,
-	LS_RIVALS(LS_RIVAL_NAME)
-#undef LS_RIVAL_NAME
-};
-
-const char *ls_rival_name(enum ls_rival rival)
-{
-	return names[rival];
-}
-
 static struct bpf_program *program_of(const struct rivals_skeleton *skeleton, enum ls_rival rival)
 {
 	switch (rival) {

@@ -15,21 +15,14 @@ struct ls_prefix;
 struct ls_rivals;
 
 /* In this order in the tables: id, name. */
-#define LS_RIVALS(X)                                                                               \
-	X(LRU, "LRU hash")                                                                         \
-	X(PERCPU, "per-CPU hash")                                                                  \
-	X(LOCK, "spin lock")                                                                       \
-	X(TRIE4, "LPM trie")                                                                       \
-	X(TRIE6, "LPM trie")
-
 enum ls_rival {
-#define LS_RIVAL_ENUM(id, name) LS_RIVAL_##id,
-	LS_RIVALS(LS_RIVAL_ENUM)
-#undef LS_RIVAL_ENUM
-		LS_RIVAL_MAX,
+	LS_RIVAL_LRU,	 /* a token bucket in an LRU hash */
+	LS_RIVAL_PERCPU, /* … in a per-CPU hash */
+	LS_RIVAL_LOCK,	 /* … under a spin lock */
+	LS_RIVAL_TRIE4,	 /* a list in the kernel's LPM trie */
+	LS_RIVAL_TRIE6,
+	LS_RIVAL_MAX,
 };
-
-const char *ls_rival_name(enum ls_rival rival);
 
 /* `sources`: how many their tables must hold; `prefixes`: the same of the tries. Negative with a line. */
 int ls_rivals_open(uint32_t sources, uint32_t prefixes, struct ls_rivals **ret,

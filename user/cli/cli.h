@@ -127,11 +127,12 @@ int ls_cmd_bench(struct ls_cli *cli);
 int ls_cmd_restore(struct ls_cli *cli);
 /* LS_EXIT_DONE when restoring would not cut the caller's own session; else a line was printed. */
 int ls_cmd_restore_guard(struct ls_cli *cli);
-int ls_cmd_version(struct ls_cli *cli);
 int ls_cmd_help(struct ls_cli *cli);
 int ls_cmd_manual(struct ls_cli *cli);
 int ls_cmd_completion(struct ls_cli *cli);
 int ls_cmd_complete(struct ls_cli *cli);
+
+/* ---- say.c ---- */
 
 /* "loadshed: LINE" on stderr; LS_EXIT_FAILED. A line that was forgotten says so. */
 int ls_cli_fail(const struct ls_error *error);
@@ -167,10 +168,6 @@ static inline void ls_cleanup_json(json_t **json)
 	json_decref(*json);
 }
 #define _cleanup_json_ _cleanup_(ls_cleanup_json)
-
-/* 2026-11-30T18:43:00Z; returns `text`. */
-#define LS_STAMP_TEXT 32
-char *ls_stamp_format(uint64_t unix_ns, char text[static LS_STAMP_TEXT]);
 
 /* ---- options.c ---- */
 

@@ -11,6 +11,7 @@
 #include "user/base/conditions.h"
 #include "user/base/output.h"
 #include "user/base/sha256.h"
+#include "user/base/stamp.h"
 #include "user/base/units.h"
 #include "user/cli/overload_view.h"
 #include "user/cli/session.h"

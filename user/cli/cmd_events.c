@@ -10,6 +10,7 @@
 
 #include "user/base/output.h"
 #include "user/base/reason.h"
+#include "user/base/stamp.h"
 #include "user/base/units.h"
 #include "user/policy/names.h"
 

@@ -53,16 +53,6 @@ uint64_t ls_follow_now(void)
 	return (uint64_t)now.tv_sec * LS_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-char *ls_stamp_format_ns(uint64_t unix_ns, char text[static LS_STAMP_NS_TEXT])
-{
-	char seconds[LS_STAMP_TEXT];
-
-	ls_stamp_format(unix_ns, seconds);
-	snprintf(text, LS_STAMP_NS_TEXT, "%.*s.%09" PRIu64 "Z", (int)strcspn(seconds, "Z"), seconds,
-		 (uint64_t)(unix_ns % LS_NS_PER_S));
-	return text;
-}
-
 struct run {
 	struct ls_cli *cli;
 	const struct ls_follow *what;

@@ -31,10 +31,6 @@ int ls_follow(struct ls_cli *cli, const struct ls_follow *what, bool (*ready)(vo
 /* Unix time. */
 uint64_t ls_follow_now(void);
 
-/* 2026-11-30T18:43:00.123456789Z; returns `text`. */
-#define LS_STAMP_NS_TEXT 64
-char *ls_stamp_format_ns(uint64_t unix_ns, char text[static LS_STAMP_NS_TEXT]);
-
 /* Whether packets are refused for it. */
 bool ls_reason_refuses(enum ls_reason reason);
 

@@ -2,17 +2,10 @@
 #include "user/cli/cli.h"
 
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-#include <time.h>
 
-#include "user/base/buffer.h"
 #include "user/base/listen.h"
-#include "user/base/units.h"
-#include "user/plane/plane.h"
 #include "user/plane/version.h"
-#include "user/policy/check.h"
 #include "user/serve/serve.h"
 
 /* Here and not in a file of its own, because this is the one file of the folder that may know the controller. */
@@ -28,6 +21,14 @@ static int cmd_serve(struct ls_cli *cli)
 	/* Typed by hand in a session, it restores what is saved only if that leaves the session alone. */
 	request.may_restore = ls_cmd_restore_guard(cli) == LS_EXIT_DONE;
 	return ls_serve_run(&request, &error) < 0 ? ls_cli_fail(&error) : LS_EXIT_DONE;
+}
+
+static int cmd_version(struct ls_cli *cli)
+{
+	if (cli->json)
+		return ls_cli_print_json(json_pack("{s:s}", "version", LS_VERSION));
+	printf("loadshed %s\n", LS_VERSION);
+	return ls_cli_flush();
 }
 
 #define MANY 1000 /* more arguments than that are a mistake of the shell's */
@@ -123,8 +124,7 @@ const struct ls_verb ls_verbs[] = {
 	  ls_cmd_cluster_status },
 	{ "restore", "", 0, 0, LS_BIT(YES), 0, false, "attach again what was saved, at boot",
 	  "restore", ls_cmd_restore },
-	{ "version", "", 0, 0, 0, 0, false, "the version of this program", "version",
-	  ls_cmd_version },
+	{ "version", "", 0, 0, 0, 0, false, "the version of this program", "version", cmd_version },
 	{ "help", "[VERB]", 0, 2, 0, 0, false, "this, or all about one verb", "help attach",
 	  ls_cmd_help },
 	{ "completion", "bash|zsh|fish", 1, 1, 0, 0, false, "completions for a shell",
@@ -134,117 +134,6 @@ const struct ls_verb ls_verbs[] = {
 	{ "__manual", "", 0, 0, 0, 0, false, "", "__manual", ls_cmd_manual },
 };
 const size_t ls_n_verbs = sizeof(ls_verbs) / sizeof(ls_verbs[0]);
-
-static void say(const char *format, va_list arguments)
-{
-	fputs("loadshed: ", stderr);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
-}
-
-void ls_cli_note(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	say(format, arguments);
-	va_end(arguments);
-}
-
-int ls_cli_usage(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	say(format, arguments);
-	va_end(arguments);
-	return LS_EXIT_USAGE;
-}
-
-int ls_cli_fail(const struct ls_error *error)
-{
-	ls_cli_note("%s", ls_error_is_set(error) ? error->text : "failed, and nobody said why");
-	return LS_EXIT_FAILED;
-}
-
-void ls_cli_notes(const struct ls_warnings *notes)
-{
-	for (size_t i = 0; i < notes->count; i++)
-		ls_cli_note("%s", notes->lines[i]);
-	if (notes->dropped)
-		ls_cli_note("… and %zu more", notes->dropped);
-}
-
-int ls_cli_absent(const struct ls_cli *cli)
-{
-	char ghosts[128];
-
-	if (ls_plane_ghosts(ghosts, sizeof(ghosts)) > 0)
-		ls_cli_note(
-			"cannot see the state of instance '%s', though %s runs the program: its pins are in another mount namespace, or another user's; run it where 'loadshed attach' was run",
-			cli->instance, ghosts);
-	else
-		ls_cli_note(
-			"cannot do '%s': nothing is attached (instance '%s'); 'loadshed attach IFACE' starts it",
-			cli->verb->name, cli->instance);
-	return LS_EXIT_FAILED;
-}
-
-int ls_cli_flush(void)
-{
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return LS_EXIT_DONE;
-	/* Whoever reads has seen enough: `loadshed stats --watch | head`. */
-	if (errno != EPIPE)
-		ls_cli_note("cannot write to stdout: %s", strerror(errno));
-	return LS_EXIT_FAILED;
-}
-
-int ls_cli_print_json(json_t *json)
-{
-	if (!json || json_dumpf(json, stdout, JSON_INDENT(2)) < 0) {
-		json_decref(json);
-		ls_cli_note("cannot write JSON to stdout: %s", strerror(json ? errno : ENOMEM));
-		return LS_EXIT_FAILED;
-	}
-	json_decref(json);
-	putchar('\n');
-	return ls_cli_flush();
-}
-
-json_t *ls_cli_text_json(const char *text)
-{
-	_cleanup_buffer_ struct ls_buffer clean = LS_BUFFER_INIT;
-
-	if (!text || !text[0])
-		return json_null();
-	ls_buffer_utf8(&clean, text);
-	return clean.failed ? NULL : json_string(ls_buffer_string(&clean));
-}
-
-json_t *ls_cli_seconds_json(uint64_t ns)
-{
-	return ns ? json_integer((json_int_t)((ns + LS_NS_PER_S - 1) / LS_NS_PER_S)) : json_null();
-}
-
-char *ls_stamp_format(uint64_t unix_ns, char text[static LS_STAMP_TEXT])
-{
-	const time_t seconds = (time_t)(unix_ns / 1000000000ULL);
-	struct tm fields;
-
-	if (!gmtime_r(&seconds, &fields) ||
-	    !strftime(text, LS_STAMP_TEXT, "%Y-%m-%dT%H:%M:%SZ", &fields))
-		snprintf(text, LS_STAMP_TEXT, "?");
-	return text;
-}
-
-int ls_cmd_version(struct ls_cli *cli)
-{
-	if (cli->json)
-		return ls_cli_print_json(json_pack("{s:s}", "version", LS_VERSION));
-	printf("loadshed %s\n", LS_VERSION);
-	return ls_cli_flush();
-}
 
 int main(int argc, char **argv)
 {

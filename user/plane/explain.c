@@ -36,20 +36,6 @@ static struct ls_address address_of(const struct ls_prefix *prefix)
 	return address;
 }
 
-struct ls_query ls_query_of_packet(const struct ls_packet *packet, uint64_t bytes)
-{
-	const bool has_ports = packet->known & LS_KNOWN_PORTS;
-
-	return (struct ls_query){
-		.packet = *packet,
-		.bytes = bytes,
-		.has_destination = true,
-		.has_port = has_ports,
-		.has_source_port = has_ports,
-		.flags_known = packet->known & LS_KNOWN_FLAGS ? 0xff : 0,
-	};
-}
-
 struct ls_query ls_query_make(const struct ls_query_words *words)
 {
 	struct ls_query query = {

@@ -44,8 +44,6 @@ struct ls_query_words {
 };
 
 struct ls_query ls_query_make(const struct ls_query_words *words);
-/* About a packet that has been parsed: nothing is open. */
-struct ls_query ls_query_of_packet(const struct ls_packet *packet, uint64_t bytes);
 
 #define LS_EXPLAIN_KEY_TEXT 160
 #define LS_EXPLAIN_NEVER UINT64_MAX

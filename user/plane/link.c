@@ -52,6 +52,27 @@ int ls_link_info(int link_fd, uint32_t *ret_ifindex, uint32_t *ret_link_id,
 	return 0;
 }
 
+static const char *const mode_names[] = {
+	[LS_PLANE_AUTO] = "auto",
+	[LS_PLANE_NATIVE] = "native",
+	[LS_PLANE_GENERIC] = "generic",
+};
+_Static_assert(sizeof(mode_names) / sizeof(mode_names[0]) == LS_PLANE_MODE_MAX, "one name each");
+
+const char *ls_plane_mode_name(enum ls_plane_mode mode)
+{
+	return mode < LS_PLANE_MODE_MAX ? mode_names[mode] : "unknown";
+}
+
+enum ls_plane_mode ls_plane_mode_parse(const char *text)
+{
+	unsigned mode = 0;
+
+	while (mode < LS_PLANE_MODE_MAX && strcmp(text, mode_names[mode]) != 0)
+		mode++;
+	return (enum ls_plane_mode)mode;
+}
+
 static __u32 mode_flags(enum ls_plane_mode mode)
 {
 	return mode == LS_PLANE_GENERIC ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE;

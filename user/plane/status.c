@@ -15,22 +15,12 @@
 #include "user/base/conditions.h"
 #include "user/base/error.h"
 #include "user/base/output.h"
+#include "user/base/stamp.h"
 #include "user/plane/link.h"
 #include "user/plane/overload.h"
 #include "user/plane/presence.h"
 #include "user/plane/timed.h"
 #include "user/plane/save.h"
-
-/* 2026-11-30T18:43:00Z */
-static const char *stamp(uint64_t unix_ns, char text[static 32])
-{
-	const time_t seconds = (time_t)(unix_ns / 1000000000ULL);
-	struct tm fields;
-
-	if (!gmtime_r(&seconds, &fields) || !strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &fields))
-		snprintf(text, 32, "an unknown time");
-	return text;
-}
 
 __attribute__((format(printf, 2, 3))) static void degrade(struct ls_plane_status *status,
 							  const char *format, ...)
@@ -89,11 +79,11 @@ static const struct ls_condition *condition_of(const struct ls_conditions_view *
 /* " since …" where the controller saw it happen; else "". */
 static const char *seen_since(const struct ls_condition *condition, char text[static 48])
 {
-	char since[32];
+	char since[LS_STAMP_TEXT];
 
 	text[0] = '\0';
 	if (condition)
-		snprintf(text, 48, " since %s", stamp(condition->since_ns, since));
+		snprintf(text, 48, " since %s", ls_stamp_format(condition->since_ns, since));
 	return text;
 }
 
@@ -103,9 +93,9 @@ static void note_absence(const struct ls_plane *plane, const struct ls_state_int
 			 struct ls_plane_status *status)
 {
 	struct ls_presence_row presence;
-	char attached[32], since[48], by[80] = "and nothing runs there now";
+	char attached[LS_STAMP_TEXT], since[48], by[80] = "and nothing runs there now";
 
-	stamp(row->since_ns, attached);
+	ls_stamp_format(row->since_ns, attached);
 	ls_row_presence(plane, row, &presence);
 	if (presence.presence != LS_PRESENCE_TAKEN_OFF) {
 		degrade(status,
@@ -131,9 +121,9 @@ static void note_interface(const struct ls_plane *plane, const struct ls_state_i
 			   const struct ls_conditions_view *controller,
 			   struct ls_plane_status *status)
 {
-	char since[32];
+	char since[LS_STAMP_TEXT];
 
-	stamp(row->since_ns, since);
+	ls_stamp_format(row->since_ns, since);
 	if (row->flags & LS_STATE_F_PENDING)
 		degrade(status, "%s: an attach was killed half-way; attach or detach it again",
 			interface->name);
@@ -175,12 +165,12 @@ static void note_instance(struct ls_plane *plane, struct ls_plane_status *status
 	const struct ls_control *control = ls_plane_control_rw(plane);
 	const struct ls_state *state = ls_plane_state(plane);
 	const struct ls_state_half *half = &state->half[ls_plane_half(plane)];
-	char since[32];
+	char since[LS_STAMP_TEXT];
 
 	note_timed(status);
 	if (status->attach_monitor)
 		degrade(status, "nothing is dropped since %s: attached with --monitor",
-			stamp(state->made_ns, since));
+			ls_stamp_format(state->made_ns, since));
 	if (status->other_build)
 		degrade(status,
 			"the program that runs is another build (%s) than this one (%s); 'loadshed attach' replaces it",
@@ -190,22 +180,22 @@ static void note_instance(struct ls_plane *plane, struct ls_plane_status *status
 			"capacity is %" PRIu64 " sources as at attach, the policy asks for %" PRIu64
 			" since %s; detach and attach to change it",
 			(uint64_t)state->sources, (uint64_t)half->sources,
-			stamp(half->since_ns, since));
+			ls_stamp_format(half->since_ns, since));
 	if (control->bans_lost)
 		degrade(status, "%" PRIu64 " bans by classes found no room since %s",
-			(uint64_t)control->bans_lost, stamp(state->made_ns, since));
+			(uint64_t)control->bans_lost, ls_stamp_format(state->made_ns, since));
 	if (control->contended)
 		degrade(status,
 			"%" PRIu64
 			" packets passed uncharged since %s: too many CPUs at one bucket at once",
-			(uint64_t)control->contended, stamp(state->made_ns, since));
+			(uint64_t)control->contended, ls_stamp_format(state->made_ns, since));
 }
 
 /* What only the controller knows, but for what the lines about interfaces say already. */
 static void note_controller(const struct ls_conditions_view *controller,
 			    struct ls_plane_status *status)
 {
-	char since[32], left[LS_HUMAN_TEXT];
+	char since[LS_STAMP_TEXT], left[LS_HUMAN_TEXT];
 	const uint64_t now_ns = ls_now_unix();
 
 	if (!controller->is_alive)
@@ -218,7 +208,8 @@ static void note_controller(const struct ls_conditions_view *controller,
 		const struct ls_condition *row = &controller->rows[i];
 		if (strncmp(row->key, "interface ", 10) != 0 &&
 		    strncmp(row->key, "program ", 8) != 0)
-			degrade(status, "since %s: %s", stamp(row->since_ns, since), row->text);
+			degrade(status, "since %s: %s", ls_stamp_format(row->since_ns, since),
+				row->text);
 	}
 	if (controller->dropped)
 		degrade(status, "%zu more, see the log of 'loadshed serve'", controller->dropped);
