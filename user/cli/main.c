@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "user/cli/cli.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "user/base/buffer.h"
 #include "user/base/listen.h"
@@ -246,10 +248,25 @@ int ls_cmd_version(struct ls_cli *cli)
 	return ls_cli_flush();
 }
 
+/*
+ * What the caller has closed is taken, so that no lock, map or file of ours is opened as descriptor 0, 1 or 2 and
+ * printed into. The wrong way round: using it stays the error that it is.
+ */
+static bool take_standard_files(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			return false;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	struct ls_cli cli;
 
+	if (!take_standard_files())
+		return LS_EXIT_FAILED;
 	/* A reader that goes away is a failed write, and not a signal in the middle of a publish. */
 	signal(SIGPIPE, SIG_IGN);
 	/* So is a file that a resource limit forbids: it fails with EFBIG. */
