@@ -360,6 +360,30 @@ def comes_back(test):
     check_equal("generation", lab.status()["generation"], 1)
 
 
+@case("an interface that is renamed stays protected, and is found by its new name, made anew or at boot")
+def renamed(test):
+    lab = test.lab()
+    lab.attach(DENY)
+
+    def rename(old, new):
+        lab.srv("ip", "link", "set", old, "down")
+        lab.srv("ip", "link", "set", old, "name", new)
+        lab.srv("ip", "link", "set", new, "up")
+
+    rename("vs", "wan0")
+    check_equal("dropped", dropped(lab, SOURCE), 1)
+    check("vs: renamed to wan0" in degraded(lab) and "not attached" not in degraded(lab), degraded(lab))
+    serve = start(test, lab)
+    wait_for("the new name is saved", lambda: degraded(lab) == "")
+    check_equal("name", lab.interface()["name"], "wan0")
+    rename("wan0", "vs")
+    serve.wait_log("wan0: renamed to vs")
+    wait_for("the old name is saved again", lambda: degraded(lab) == "")
+    recreate(lab)
+    serve.wait_log("vs: attached")
+    check_equal("dropped when made anew", dropped(lab, SOURCE), 1)
+
+
 @case("our program is taken off by force: said once, within a second, and not fought over")
 def taken(test):
     if shutil.which("bpftool") is None:

@@ -80,6 +80,19 @@ static int write_text(struct edit *edit, struct ls_error *error)
 	return ls_file_write(edit->file, text.bytes, text.length, 0600, error);
 }
 
+/* Whether the file still holds what it was given: an editor that failed left nothing to keep. */
+static bool is_untouched(const struct edit *edit)
+{
+	_cleanup_buffer_ struct ls_buffer text = LS_BUFFER_INIT;
+	_cleanup_free_ char *bytes = NULL;
+	size_t length = 0;
+
+	ls_policy_print_secrets(edit->current, LS_SECRETS_KEPT, &text);
+	return !text.failed &&
+	       ls_file_read(edit->file, LS_POLICY_BYTES_MAX, &bytes, &length, NULL) == 0 &&
+	       length == text.length && memcmp(bytes, text.bytes, length) == 0;
+}
+
 /* Runs the editor as the shell would, so that EDITOR="code --wait" works; its exit status, or negative. */
 static int run_editor(const char *file, struct ls_error *error)
 {
@@ -223,7 +236,7 @@ int ls_cmd_policy_edit(struct ls_cli *cli)
 	do
 		r = edit_once(&edit, &unchanged);
 	while (r != LS_EXIT_DONE && wants_again());
-	if (r == LS_EXIT_DONE || unchanged)
+	if (r == LS_EXIT_DONE || unchanged || is_untouched(&edit))
 		(void)unlink(edit.file);
 	else
 		ls_cli_note("the edited text is kept in '%s'; 'loadshed policy apply' takes it",

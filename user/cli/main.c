@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "user/cli/cli.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "user/base/listen.h"
 #include "user/plane/version.h"
@@ -135,10 +137,25 @@ const struct ls_verb ls_verbs[] = {
 };
 const size_t ls_n_verbs = sizeof(ls_verbs) / sizeof(ls_verbs[0]);
 
+/*
+ * What the caller has closed is taken, so that no lock, map or file of ours is opened as descriptor 0, 1 or 2 and
+ * printed into. The wrong way round: using it stays the error that it is.
+ */
+static bool take_standard_files(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+			return false;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	struct ls_cli cli;
 
+	if (!take_standard_files())
+		return LS_EXIT_FAILED;
 	/* A reader that goes away is a failed write, and not a signal in the middle of a publish. */
 	signal(SIGPIPE, SIG_IGN);
 	/* So is a file that a resource limit forbids: it fails with EFBIG. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "user/base/buffer.h"
 #include "user/base/units.h"
 #include "user/plane/plane.h"
 #include "user/policy/check.h"
@@ -87,6 +88,16 @@ int ls_cli_print_json(json_t *json)
 	json_decref(json);
 	putchar('\n');
 	return ls_cli_flush();
+}
+
+json_t *ls_cli_text_json(const char *text)
+{
+	_cleanup_buffer_ struct ls_buffer clean = LS_BUFFER_INIT;
+
+	if (!text || !text[0])
+		return json_null();
+	ls_buffer_utf8(&clean, text);
+	return clean.failed ? NULL : json_string(ls_buffer_string(&clean));
 }
 
 json_t *ls_cli_seconds_json(uint64_t ns)

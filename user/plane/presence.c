@@ -16,10 +16,15 @@ void ls_row_presence(const struct ls_plane *plane, const struct ls_state_interfa
 
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->name, sizeof(ret->name), "%.15s", row->name);
+	memcpy(ret->now, ret->name, sizeof(ret->now));
 	ret->ifindex = row->ifindex;
-	if (ls_row_is_alive(plane, row))
+	const bool is_there = ls_device_get(row->ifindex, &device) == 0;
+	if (ls_row_is_alive(plane, row)) {
+		if (is_there)
+			snprintf(ret->now, sizeof(ret->now), "%.15s", device.name);
 		return;
-	if (ls_device_get(row->ifindex, &device) < 0) {
+	}
+	if (!is_there) {
 		ret->presence = LS_PRESENCE_VANISHED;
 		return;
 	}

@@ -18,7 +18,8 @@ enum ls_presence {
 #define LS_PRESENCE_ROWS 64 /* interfaces of one instance */
 
 struct ls_presence_row {
-	char name[32]; /* at attach */
+	char name[32]; /* when it was saved last */
+	char now[32];  /* RUNS: at present, another if it was renamed since; otherwise as `name` */
 	uint32_t ifindex;
 	enum ls_presence presence;
 	/* TAKEN_OFF: what runs there now; 0 and "": nothing. */

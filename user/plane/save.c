@@ -25,6 +25,7 @@
 #include "user/base/sha256.h"
 #include "user/plane/bans.h"
 #include "user/plane/internal.h"
+#include "user/plane/link.h"
 #include "user/policy/blob.h"
 #include "user/policy/policy.h"
 
@@ -148,16 +149,29 @@ static void add_interface(struct ls_buffer *lines, const char *mode, const char 
 	ls_buffer_format(lines, "interface %s %s\n", mode, name);
 }
 
+/* An interface that was renamed is known by its present name from the next save on: so it is found again. */
+static void follow_names(struct ls_plane *plane)
+{
+	struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		struct ls_state_interface *row = &state->interfaces[i];
+		struct ls_device device;
+		if (!row->ifindex || !ls_row_is_alive(plane, row) ||
+		    ls_device_get(row->ifindex, &device) < 0 || strcmp(row->name, device.name) == 0)
+			continue;
+		ls_plane_forget(plane, row->name);
+		snprintf(row->name, sizeof(row->name), "%.15s", device.name);
+	}
+}
+
 static void add_row(struct ls_buffer *lines, const struct ls_state_interface *row)
 {
-	struct ls_device device;
 	const enum ls_plane_mode mode = row->flags & LS_STATE_F_FELL_BACK ? LS_PLANE_AUTO
 					: row->mode == LS_STATE_GENERIC	  ? LS_PLANE_GENERIC
 									  : LS_PLANE_NATIVE;
-	/* Renamed since: by its present name it is found again. */
-	const bool is_there = ls_device_get(row->ifindex, &device) == 0;
 
-	add_interface(lines, ls_plane_mode_name(mode), is_there ? device.name : row->name);
+	add_interface(lines, ls_plane_mode_name(mode), row->name);
 }
 
 /* Whether an interface is attached that has the name, or had it when it was attached. */
@@ -211,6 +225,7 @@ int ls_plane_save(struct ls_plane *plane, struct ls_error *error)
 {
 	int r = ls_save_make_place(plane->instance, error);
 
+	follow_names(plane);
 	if (r == 0)
 		r = save_policy(plane, error);
 	if (r == 0)

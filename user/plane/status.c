@@ -215,6 +215,23 @@ static void note_controller(const struct ls_conditions_view *controller,
 		degrade(status, "%zu more, see the log of 'loadshed serve'", controller->dropped);
 }
 
+/* The present name of a running interface that had `name` when it was saved; NULL if there is none. It lies in `ret`. */
+static const char *renamed_to(const struct ls_plane *plane, const char *name,
+			      struct ls_presence_row *ret)
+{
+	const struct ls_state *state = ls_plane_state(plane);
+
+	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
+		const struct ls_state_interface *row = &state->interfaces[i];
+		if (!row->ifindex || strcmp(row->name, name) != 0)
+			continue;
+		ls_row_presence(plane, row, ret);
+		if (ret->presence == LS_PRESENCE_RUNS && strcmp(ret->now, name) != 0)
+			return ret->now;
+	}
+	return NULL;
+}
+
 /* What would be attached at boot and is not attached now. */
 static void note_saved(const struct ls_plane *plane, struct ls_plane_status *status)
 {
@@ -224,10 +241,16 @@ static void note_saved(const struct ls_plane *plane, struct ls_plane_status *sta
 		return;
 	for (size_t i = 0; i < saved.n_interfaces; i++) {
 		const char *name = saved.interfaces[i].name;
+		struct ls_presence_row row;
 		size_t k = 0;
 		while (k < status->n_interfaces && strcmp(status->interfaces[k].name, name) != 0)
 			k++;
-		if (k == status->n_interfaces)
+		const char *now = k < status->n_interfaces ? NULL : renamed_to(plane, name, &row);
+		if (now)
+			degrade(status,
+				"%s: renamed to %s, but still saved by its old name; 'loadshed attach %s' saves it by the new one",
+				name, now, now);
+		else if (k == status->n_interfaces)
 			degrade(status,
 				"%s: saved, but not attached; 'loadshed restore' attaches it, 'loadshed detach %s' forgets it",
 				name, name);

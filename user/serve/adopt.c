@@ -7,6 +7,7 @@
  *	saved, and nothing is attached at all		restored, at once when serve starts
  *	saved, not attached, and it appears		attached, as `restore` does
  *	attached, then gone with its program		said; attached again when one of its name is back
+ *	attached, and renamed				saved by its new name
  *	attached, still there, our program is not	said once; not fought over: somebody wanted that
  *
  * The kernel tells of links by rtnetlink; it says nothing when a link of ours is detached by force, so the links are
@@ -72,6 +73,8 @@ struct adopt {
 	struct ls_presence_row rows[LS_PRESENCE_ROWS];
 	size_t n_rows;
 	struct ls_apply_attach job;
+	uint64_t renamed_ns; /* since when a new name is not saved; 0: none */
+	uint64_t save_ns;    /* not before */
 };
 
 static void key_of(const char *what, const char *name, char key[static LS_CONDITION_KEY_BYTES])
@@ -248,6 +251,46 @@ static void list_wanted(struct adopt *adopt, uint64_t now_ns)
 	drop_unwanted(adopt);
 }
 
+/* ---- what was renamed ---- */
+
+static void on_saved(void *data, char *report)
+{
+	struct adopt *adopt = data;
+	char *text = NULL;
+	char letter;
+
+	while (report && (letter = ls_report_next(&report, &text)) != '\0')
+		if (letter == 'E')
+			ls_log(LS_LOG_ERROR, "cannot save the new name of an interface: %s", text);
+	adopt->is_dirty = true;
+}
+
+/* A row has the name that was saved last; a save gives it the present one. */
+static void save_renamed(struct adopt *adopt, uint64_t now_ns)
+{
+	const struct ls_presence_row *renamed = NULL;
+
+	for (size_t i = 0; i < adopt->n_rows && !renamed; i++)
+		if (adopt->rows[i].presence == LS_PRESENCE_RUNS &&
+		    strcmp(adopt->rows[i].name, adopt->rows[i].now) != 0)
+			renamed = &adopt->rows[i];
+	if (!renamed) {
+		adopt->renamed_ns = adopt->save_ns = 0;
+		return;
+	}
+	if (!adopt->renamed_ns) {
+		adopt->renamed_ns = now_ns;
+		ls_log(LS_LOG_NOTICE, "%s: renamed to %s", renamed->name, renamed->now);
+	}
+	if (now_ns < adopt->save_ns || ls_worker_is_busy(&adopt->worker))
+		return;
+	adopt->save_ns = now_ns + RETRY_MOST_NS;
+	const int r = ls_worker_start(&adopt->worker, ls_apply_save, adopt->host->instance,
+				      on_saved, adopt);
+	if (r < 0)
+		ls_log(LS_LOG_ERROR, "cannot save the new name of an interface: %s", strerror(-r));
+}
+
 static void on_attached(void *data, char *report);
 
 static void attach_wanted(struct adopt *adopt, uint64_t now_ns)
@@ -346,6 +389,7 @@ static void tick(void *state, uint64_t now_ns)
 	look_at_rows(adopt);
 	list_wanted(adopt, now_ns);
 	attach_wanted(adopt, now_ns);
+	save_renamed(adopt, now_ns);
 	adopt->is_first = false;
 }
 

@@ -215,6 +215,16 @@ void ls_apply_lists(const void *argument, struct ls_buffer *report)
 	ls_buffer_text(report, "W \n");
 }
 
+void ls_apply_save(const void *argument, struct ls_buffer *report)
+{
+	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
+	struct ls_error error = LS_ERROR_INIT;
+
+	if (open_plane(argument, LS_PLANE_WRITE, &plane, report) &&
+	    ls_plane_save(plane, &error) < 0)
+		report_error(report, &error);
+}
+
 void ls_apply_attach(const void *argument, struct ls_buffer *report)
 {
 	const struct ls_apply_attach *job = argument;

@@ -39,6 +39,9 @@ struct ls_apply_attach {
 	unsigned n_names;
 };
 
+/* Saves again what is in force. argument: name of the instance. */
+void ls_apply_save(const void *argument, struct ls_buffer *report);
+
 /* Attaches saved interfaces. argument: struct ls_apply_attach. */
 void ls_apply_attach(const void *argument, struct ls_buffer *report);
 
