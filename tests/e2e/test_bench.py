@@ -92,14 +92,14 @@ def together(test):
         check_equal("met", (row["met"], row["agree"]), (True, medians[2] == 33))
     skips = report.merge([a_run(30), {"machine": {"load": "1"}, "rows": []}])["rows"][0]
     check("medians" not in skips, "a row of one run was called one of both: %r" % skips)
-    page = test.file("README.md", "before\n%s\nold\n%s\nafter\n" % (report.BEGIN, report.END))
-    run([sys.executable, script, "readme", out, page])
+    page = test.file("README.md", "before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n")
+    run([sys.executable, script, "docs", out, page])
     with open(page, encoding="utf-8") as file:
         text = file.read()
     check(text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text, "page %r" % text)
     for word in ("RUNS=3", "| one limit, 1 000 sources | 31 (29 to 41) | LRU hash 62 |", "no classifier"):
         check(word in text, "no '%s' in %r" % (word, text))
-    run([sys.executable, script, "readme", out, test.file("other.md", "no marks\n")], code=1)
+    run([sys.executable, script, "docs", out, test.file("other.md", "no marks\n")], code=1)
 
 
 @case("bench: wrong words are usage, and without privileges there is one line")
