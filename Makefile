@@ -4,7 +4,7 @@
 #   make demo      installs what is missing, builds, and shows a flood being shed in a lab of namespaces
 #   make check     installs what is missing, builds, and runs every test this machine can run
 #   make bench     'loadshed bench' with its goals, and beside nft, iptables, tc, xdp-filter over veth; RUNS=3: three times,
-#                  and whether they agree; bench-compilers: built by each clang; bench-docs: README's table from it
+#                  and whether they agree; bench-compilers: built by each clang; bench-docs: README's and the guide's tables from it
 #   make install   program, units, manual pages, completions, examples (PREFIX, DESTDIR); uninstall removes them
 
 CC ?= gcc
@@ -113,9 +113,9 @@ bench:
 bench-compilers:
 	@BUILD=$(BUILD) tests/bench/compilers.sh
 
-# README's table and the plot of the guide, from the last `make bench`.
+# README's table, the guide's and its plot, from the last `make bench`.
 bench-docs:
-	/usr/bin/python3 tests/bench/report.py readme $(BUILD)/bench.json README.md
+	/usr/bin/python3 tests/bench/report.py docs $(BUILD)/bench.json README.md user/share/guide.md
 	cp $(BUILD)/bench.svg user/share/bench.svg
 
 # The manual of the verbs is printed by the program itself, from the tables that its help is made of.

@@ -342,6 +342,9 @@ static void rows_by_limit(struct ls_figure drop)
 	put_difference("refused, over XDP_DROP, 1 M sources", ours, drop);
 	put("program alone (run_time_ns): XDP_DROP", veth_program_alone(ls_gen_drop_fd(gen)), NAN);
 	put("program alone: loadshed, 1 M sources", veth_program_alone(program), NAN);
+	ls_gen_config(gen)->sources = 1000;
+	put("program alone: loadshed, 1 k sources", veth_program_alone(program), NAN);
+	ls_gen_config(gen)->sources = 1000000;
 	ls_plane_close(plane);
 	ls_report_group(report, &group);
 	for (size_t i = 0; i < sizeof(limiters) / sizeof(limiters[0]); i++)

@@ -5,7 +5,7 @@
     report.py agree OUT.json RUN.json…      whether runs agree, row by row; OUT: what they say together
     report.py compilers NAME=RUN.json…      what each compiler's program costs, side by side; a NAME may have several
                                             runs
-    report.py readme BENCH.json README.md   writes the table between README's two bench marks
+    report.py docs BENCH.json PAGE.md…      writes the tables between the marks that are in these pages
 
 Two runs agree on a row when their medians lie within 10 % or 3 ns of each other.
 """
@@ -16,11 +16,10 @@ import sys
 import textwrap
 
 PART, NS = 0.10, 3
-BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 # README's rows: (group, name in the bench, what a reader calls it).
 VERDICTS = (("limits", "one limit, 1 k sources", "one limit, 1 000 sources"),
-            ("limits", "the same, all refused", "the same, all refused"),
+            ("limits", "one limit, 1 k sources, all refused", "the same, all refused"),
             ("limits", "three limits, 1 k sources", "three limits, all admitted"),
             ("limits", "eight limits, 1 k sources", "eight limits, all admitted"),
             ("limits", "one limit, 131 k sources", "one limit, 131 k live sources"),
@@ -42,14 +41,8 @@ def load(path):
 
 
 def rows_of(document):
-    """{(group, name): row}; a name occurs once in a group, or the later ones count up."""
-    found = {}
-    for row in document["rows"]:
-        key = (row["group"], row["name"])
-        while key in found:
-            key = (key[0], key[1] + "'")
-        found[key] = row
-    return found
+    """{(group, name): row}: a name occurs once in a group."""
+    return {(row["group"], row["name"]): row for row in document["rows"]}
 
 
 def together(figures):
@@ -166,17 +159,45 @@ def table(document):
     return lines
 
 
-def readme(source, path):
-    """Exit code; nothing is written unless both marks are there."""
-    with open(path, encoding="utf-8") as file:
-        before, begin, rest = file.read().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        print("%s: no '%s' and '%s' in it" % (path, BEGIN, END), file=sys.stderr)
-        return 1
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("%s%s\n%s\n%s%s" % (before, BEGIN, "\n".join(table(load(source))), END, after))
-    return 0
+def instruments(document):
+    """The guide's table of what the two instruments say of the same work."""
+    rows = rows_of(document)
+
+    def figure(group, name):
+        return number(rows[group, name]["loadshed"]["median"]) if "loadshed" in rows.get((group, name), {}) else ""
+
+    lines = ["| all refused by one limit, ns | 1 000 sources | 1 M sources |", "|---|---|---|"]
+    for words, group, name in (("BPF_PROG_TEST_RUN, over XDP_DROP", "limits", "one limit, %s sources, all refused"),
+                               ("veth, over XDP_DROP there", "veth", "refused, over XDP_DROP, %s sources"),
+                               ("veth, the program alone (run_time_ns)", "veth", "program alone: loadshed, %s sources")):
+        lines.append("| %s | %s | %s |" % (words, figure(group, name % "1 k"), figure(group, name % "1 M")))
+    drop = figure("veth", "program alone (run_time_ns): XDP_DROP")
+    return lines + ["| the same of XDP_DROP | %s | %s |" % (drop, drop)]
+
+
+BLOCKS = {"bench": table, "instruments": instruments}
+
+
+def docs(source, paths):
+    """Exit code; a page without marks is an error and stays as it is."""
+    document, code = load(source), 0
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            page = file.read()
+        found = False
+        for name, make in BLOCKS.items():
+            marks = "<!-- %s: begin -->\n" % name, "<!-- %s: end -->" % name
+            before, begin, rest = page.partition(marks[0])
+            _, end, after = rest.partition(marks[1])
+            if begin and end:
+                found, page = True, before + begin + "\n".join([*make(document), end + after])
+        if not found:
+            print("%s: no pair of marks like '<!-- bench: begin -->' in it" % path, file=sys.stderr)
+            code = 1
+            continue
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+    return code
 
 
 def main(arguments):
@@ -185,8 +206,8 @@ def main(arguments):
         return agree(arguments[1], arguments[2:])
     if len(arguments) >= 2 and arguments[0] == "compilers":
         return compilers(arguments[1:])
-    if len(arguments) == 3 and arguments[0] == "readme":
-        return readme(arguments[1], arguments[2])
+    if len(arguments) >= 3 and arguments[0] == "docs":
+        return docs(arguments[1], arguments[2:])
     print(__doc__.split("\n\n")[1], file=sys.stderr)
     return 2
 

@@ -15,6 +15,7 @@ import packets
 
 sys.path.insert(0, os.path.join(ROOT, "tests/bench"))
 import plot  # noqa: E402
+import report  # noqa: E402
 
 MACHINE = ("cpu", "cpus", "load", "kernel", "architecture", "version", "compiler", "jit", "rounds", "tries")
 DENY = "version: 1\ndeny: [198.51.100.1]\n"
@@ -65,6 +66,40 @@ def table(test):
     check_equal("bars", svg.count("<path"), 4)
     check("&lt;any&gt;" in svg and "one limit, 1 k sources" in svg, "labels are missing: %r" % svg[:300])
     check_equal("nothing to show", plot.panels([]), [])
+
+
+def a_run(median, goal=None):
+    """A document of one row."""
+    row = {"group": "limits", "name": "one limit, 1 k sources", "unit": "ns", "over": "XDP_DROP",
+           "loadshed": {"median": median, "low": median - 1, "high": median + 1},
+           "rivals": {"LRU hash": {"median": 2 * median, "low": 50, "high": 90}}}
+    if goal:
+        row.update(goal=goal, met=median <= goal)
+    return {"machine": {"cpu": "any", "cpus": 2, "load": "0.1", "kernel": "6.18", "version": "0", "compiler": "clang"},
+            "rows": [row, {"group": "veth-limit", "name": "tc police", "skipped": "Error: no classifier"}]}
+
+
+@case("bench: several runs agree or do not, and README's table is made of what they say together")
+def together(test):
+    script, out = os.path.join(ROOT, "tests/bench/report.py"), test.path("out.json")
+    for medians, word in (((30, 31, 33), "1 of 1 rows agree"), ((30, 31, 40), "0 of 1 rows agree")):
+        runs = [test.file("run%d-%d.json" % (median, len(word)), json.dumps(a_run(median, 32))) for median in medians]
+        text = run([sys.executable, script, "agree", out, *runs]).out
+        check(word in text, "no '%s' in %r" % (word, text))
+        with open(out, encoding="utf-8") as file:
+            row = json.load(file)["rows"][0]
+        check_equal("together", row["loadshed"], {"median": 31, "low": 29, "high": medians[2] + 1})
+        check_equal("met", (row["met"], row["agree"]), (True, medians[2] == 33))
+    skips = report.merge([a_run(30), {"machine": {"load": "1"}, "rows": []}])["rows"][0]
+    check("medians" not in skips, "a row of one run was called one of both: %r" % skips)
+    page = test.file("README.md", "before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n")
+    run([sys.executable, script, "docs", out, page])
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    check(text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text, "page %r" % text)
+    for word in ("RUNS=3", "| one limit, 1 000 sources | 31 (29 to 41) | LRU hash 62 |", "no classifier"):
+        check(word in text, "no '%s' in %r" % (word, text))
+    run([sys.executable, script, "docs", out, test.file("other.md", "no marks\n")], code=1)
 
 
 @case("bench: wrong words are usage, and without privileges there is one line")

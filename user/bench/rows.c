@@ -39,8 +39,9 @@ int ls_bench_limits(struct ls_bench *bench, struct ls_error *error)
 	const struct ls_bench_work works[] = {
 		ROW("one limit, 1 source", LIMITS(1), UDP4, 1, .rivals = BUCKETS),
 		ROW("one limit, 1 k sources", LIMITS(1), UDP4, 1000, .rivals = BUCKETS, .goal = 25),
-		ROW("the same, all refused", OF(REFUSED, 1), UDP4, 1000),
-		ROW("the same, half refused", OF(HALF, 1), FRAME(4, .ports = 2), 1000),
+		ROW("one limit, 1 k sources, all refused", OF(REFUSED, 1), UDP4, 1000),
+		ROW("one limit, 1 k sources, half refused", OF(HALF, 1), FRAME(4, .ports = 2),
+		    1000),
 		ROW("three limits, 1 k sources", LIMITS(3), UDP4, 1000, .goal = 45),
 		ROW("first of three refuses, 1 k sources", OF(REFUSED, 3), UDP4, 1000),
 		ROW("eight limits, 1 k sources", LIMITS(8), UDP4, 1000),
@@ -48,7 +49,7 @@ int ls_bench_limits(struct ls_bench *bench, struct ls_error *error)
 		ROW("one limit, 131 k sources", LIMITS(1), UDP4, 131072, .rivals = BUCKETS),
 		ROW("one limit, 1 M sources", LIMITS(1), UDP4, 1000000, .rivals = BUCKETS,
 		    .goal = 150),
-		ROW("the same, all refused", OF(REFUSED, 1), UDP4, 1000000),
+		ROW("one limit, 1 M sources, all refused", OF(REFUSED, 1), UDP4, 1000000),
 		ROW("three limits, 1 M sources", LIMITS(3), UDP4, 1000000),
 		ROW("IPv6: one limit, 1 M sources", LIMITS(1), UDP6, 1000000, .rivals = BIT(LRU)),
 		ROW("one limit, random spoofed sources", LIMITS(1), UDP4, SPOOFED,
@@ -100,6 +101,8 @@ int ls_bench_lists(struct ls_bench *bench, struct ls_error *error)
 		LIST(6, "120 k IPv6 prefixes, random sources", 120000, SPOOFED, .goal = 150),
 		LIST(6, "1 M IPv6 prefixes, 1 k sources", 1000000, 1000),
 		LIST(6, "1 M IPv6 prefixes, random sources", 1000000, SPOOFED),
+		ROW_OVER("all of IPv4 is denied, 1 k sources", OF(DENIED, 1), UDP4, 1000, LIMITS(1),
+			 UDP4),
 	};
 #undef LIST
 
