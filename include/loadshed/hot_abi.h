@@ -117,6 +117,8 @@ struct ls_hot_node {
 	__u64 pad0[7];
 };
 
+#define LS_HOT_ERROR_UNKNOWN (~0ULL) /* Redis has not answered, or does not at the moment */
+
 /* Written by serve once a round under `version` (odd while it writes), read by the verbs. */
 struct ls_hot_status {
 	__u32 version;
@@ -131,7 +133,7 @@ struct ls_hot_status {
 	__u32 nodes;	/* 0: never known */
 	__u32 keys;	/* shared by this node */
 	__u64 rounds, failed, scripts_sent, foreign, lapsed_bans, shared_bans, dropped_keys;
-	__u64 error_ppm; /* estimate: spread of debts over ten seconds, of the worst key */
+	__u64 error_ppm; /* estimate: spread of debts over ten seconds, of the worst key; or LS_HOT_ERROR_UNKNOWN */
 	char mode[16];	 /* standalone, sentinel, cluster */
 	char node[64];
 	char store[128];   /* without its password */

@@ -4,8 +4,10 @@
 LS_LONG=1 runs the longer cases, too: other kinds of Redis, every fault, and ten-second windows everywhere.
 """
 
+import json
 import os
 import signal
+import subprocess
 import time
 
 from cluster_lab import Fleet, zipf
@@ -91,6 +93,8 @@ def away(test):
     wait_for("said", lambda: all("Redis" in " ".join(node.lab.status()["degraded"]) for node in fleet.nodes))
     status = fleet.nodes[0].cluster()
     check(not status["redis_up"] and status["trouble"], "without a Redis: %s" % status)
+    check(status["error_estimate"] is None, "an estimate of nothing: %s" % status)
+    check("unknown" in fleet.nodes[0].lab.ls("-o", "table", "cluster", "status").out, "an estimate of nothing")
     server = fleet.server()
     wait_for("all share", lambda: all_ok(fleet), 5)
     wait_for("no longer degraded", lambda: not any("Redis" in line for node in fleet.nodes
@@ -116,6 +120,81 @@ def away(test):
     wait_for("all share again", lambda: all_ok(fleet), 5)
     settled(fleet)
     check_within("after it came back empty", fleet.measure(5)[0], RATE, 0.03)
+
+
+def rtts(node, seconds):
+    """Round trips of pings through the node's program, in microseconds: median and 99th of a hundred."""
+    got = node.lab.cli("ping", "-n", "-i", "0.002", "-c", str(int(seconds * 500)), "10.9.0.1").out
+    times = sorted(float(word[5:]) * 1000 for word in got.split() if word.startswith("time="))
+    check(len(times) >= seconds * 450, "%d of %d pings came back" % (len(times), seconds * 500))
+    return times[len(times) // 2], times[len(times) * 99 // 100]
+
+
+def fault(fleet, what, begin, end=None, away=0.0, error=0.05, back=3.0):
+    """A fault: the error of the first ten seconds from its begin, and how long after its end all share again."""
+    wait_for("all share before: " + what, lambda: all_ok(fleet), 20)
+    settled(fleet)
+    start, first = time.monotonic(), fleet.admitted()
+    begin()
+    time.sleep(away)
+    if end:
+        end()
+    over = time.monotonic()
+    wait_for("all share after: " + what, lambda: all_ok(fleet), 20)
+    took = time.monotonic() - over
+    time.sleep(max(0, 10 - (time.monotonic() - start)))
+    last = fleet.admitted()
+    rate = (last[0] - first[0]) / (time.monotonic() - start)
+    print("# %s: 10 s from its begin %+.1f %%, all share again after %.1f s" % (what, (rate / RATE - 1) * 100, took), flush=True)
+    check_within("10 s from the begin of: " + what, rate, RATE, error)
+    check(took <= back, "%s: all share only after %.1f s" % (what, took))
+
+
+@case("a Redis that hangs or dies and comes back: packets take as long, the limit holds, it is told and heals in seconds")
+def faults(test):
+    fleet = Fleet(test, 3)
+    server = fleet.server()
+    fleet.up(POLICY % ("", ""))
+    overload(fleet, seconds=200, weights=[.5, .3, .2])
+    settled(fleet)
+    told = fleet.test.path("events.json")
+    reader = subprocess.Popen(["ip", "netns", "exec", fleet.nodes[0].lab.name + "-srv", LOADSHED, "-I",
+                               fleet.nodes[0].lab.instance, "events", "--reason", "deny"], stdout=open(told, "wb"))
+    test.stack.callback(reader.wait)
+    test.stack.callback(reader.kill)
+    before = rtts(fleet.nodes[0], 2)
+    during = []
+
+    def hang():
+        server.signal(signal.SIGSTOP)
+        time.sleep(1)
+        during.append(rtts(fleet.nodes[0], 2))
+
+    fault(fleet, "hanging for 4 s", hang, lambda: server.signal(signal.SIGCONT), 1)
+    print("# ping through the program: median %.0f us, 99 of 100 within %.0f us; while Redis hangs %.0f and %.0f" % (
+        *before, *during[0]))
+    # A machine that others use, too: an order of magnitude is what waiting for Redis would cost at the very least.
+    check(during[0][0] < 3 * before[0] + 100, "packets wait for Redis")
+    fault(fleet, "killed, back and empty after 4 s", server.kill, server.start, 4)
+
+    def events():
+        with open(told) as file:
+            found = [json.loads(line) for line in file]
+        return [event["action"] for event in found if event["event"] == "cluster"]
+
+    wait_for("told: %s" % events(), lambda: events() == ["down", "up", "down", "up"])
+    if LONG:
+        fault(fleet, "FLUSHALL", lambda: server.cli("FLUSHALL"))
+        fault(fleet, "SCRIPT FLUSH", lambda: server.cli("SCRIPT", "FLUSH"))
+        fault(fleet, "full for 4 s", lambda: (server.cli("CONFIG", "SET", "maxmemory-policy", "noeviction"),
+                                              server.cli("CONFIG", "SET", "maxmemory", "1")),
+              lambda: server.cli("CONFIG", "SET", "maxmemory", "0"), 4)
+        fault(fleet, "a replica for 4 s", lambda: server.cli("REPLICAOF", "10.77.0.1", "1"),
+              lambda: server.cli("REPLICAOF", "NO", "ONE"), 4)
+        fault(fleet, "connections killed for 4 s",
+              lambda: [(server.cli("CLIENT", "KILL", "TYPE", "normal", code=None), time.sleep(0.1)) for _i in range(40)])
+        fault(fleet, "hanging for 1 s", lambda: server.signal(signal.SIGSTOP), lambda: server.signal(signal.SIGCONT), 1)
+        fault(fleet, "hanging for 8 s", lambda: server.signal(signal.SIGSTOP), lambda: server.signal(signal.SIGCONT), 8)
 
 
 @case("D-03 D-05 SCRIPT FLUSH, FLUSHALL, a foreign value, killed controllers: no key without an end, no count twice")
@@ -249,6 +328,9 @@ def bans(test):
     time.sleep(1)
     check(not any(has(node, subject) for node in fleet.nodes for subject in ("203.0.113.0/24", "2001:db8:1::/48")),
           "a removed ban came back")
+    # Nor is Redis itself to be cut off: by a ban here, or by one that comes from elsewhere.
+    refused = others[0].lab.ls("ban", "add", "10.77.0.0/29", "--for", "60s", code=1)
+    check("Redis" in refused.err, "ban of Redis: %r" % refused.err)
     # S-04: one that has ended on its way, and one of the host's own address, are not taken over.
     others[0].lab.ls("ban", "add", "10.77.0.11", "--for", "60s", "--yes", code=None)
     others[0].lab.ls("ban", "add", "198.51.100.9", "--for", "1s")

@@ -65,23 +65,30 @@ static json_t *nodes_json(const struct picture *picture)
 	return nodes;
 }
 
+static bool knows_error(const struct picture *picture)
+{
+	return picture->is_serving && picture->status.round_ns &&
+	       picture->status.error_ppm != LS_HOT_ERROR_UNKNOWN;
+}
+
 static int print_json(const struct picture *picture)
 {
 	const struct ls_hot_status *const s = &picture->status;
 	const bool has_round = picture->has_status && s->round_ns;
 
 	return ls_cli_print_json(json_pack(
-		"{s:s, s:b, s:s, s:s, s:s, s:i, s:o, s:o, s:f, s:f, s:i, s:f, s:f, s:o, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"{s:s, s:b, s:s, s:s, s:s, s:i, s:o, s:o, s:f, s:f, s:i, s:o, s:f, s:o, s:I, s:I, s:I, s:I, s:I, s:I}",
 		"state", state_of(picture), "redis_up", picture->is_serving && s->is_up, "node",
 		s->node, "redis", s->store, "mode", s->mode, "nodes", (int)s->nodes, "node_list",
 		nodes_json(picture), "last_round_seconds",
 		has_round ? json_real((double)age(picture, s->round_ns) / 1e9) : json_null(),
 		"round_took_seconds", (double)s->took_ns / 1e9, "period_seconds",
 		(double)s->period_ns / 1e9, "keys", (int)s->keys, "error_estimate",
-		(double)s->error_ppm / 1e6, "clock_difference_seconds", (double)s->clock_ns / 1e9,
-		"trouble", ls_cli_text_json(s->trouble), "rounds", (json_int_t)s->rounds,
-		"rounds_failed", (json_int_t)s->failed, "scripts_sent", (json_int_t)s->scripts_sent,
-		"foreign_keys", (json_int_t)s->foreign, "keys_refused", (json_int_t)s->dropped_keys,
+		knows_error(picture) ? json_real((double)s->error_ppm / 1e6) : json_null(),
+		"clock_difference_seconds", (double)s->clock_ns / 1e9, "trouble",
+		ls_cli_text_json(s->trouble), "rounds", (json_int_t)s->rounds, "rounds_failed",
+		(json_int_t)s->failed, "scripts_sent", (json_int_t)s->scripts_sent, "foreign_keys",
+		(json_int_t)s->foreign, "keys_refused", (json_int_t)s->dropped_keys,
 		"bans_taken_over", (json_int_t)s->shared_bans));
 }
 
@@ -121,8 +128,13 @@ static int print_table(const struct picture *picture)
 	printf("rounds          %" PRIu64 " answered, %" PRIu64 " failed, script sent %" PRIu64
 	       " times\n",
 	       (uint64_t)s->rounds, (uint64_t)s->failed, (uint64_t)s->scripts_sent);
-	printf("error           at most %.2f %% over 10 s\nclock           Redis is %+.3f s from this node\n",
-	       (double)s->error_ppm / 1e4, (double)s->clock_ns / 1e9);
+	if (knows_error(picture))
+		printf("error           at most %.2f %% over 10 s\n", (double)s->error_ppm / 1e4);
+	else
+		printf("error           unknown: Redis does not say what the other nodes admit\n");
+	if (s->round_ns)
+		printf("clock           Redis is %+.3f s from this node\n",
+		       (double)s->clock_ns / 1e9);
 	if (s->trouble[0])
 		printf("trouble         %s\n", s->trouble);
 	printf("nodes           %u\n", s->nodes);

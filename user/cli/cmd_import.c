@@ -196,7 +196,6 @@ int ls_cmd_ban_import(struct ls_cli *cli)
 		return ls_cli_fail(&error);
 	}
 	import->file = cli->arguments[0];
-	ls_host_guard_init(&import->host);
 	if (read_feed(import, &error) < 0)
 		return ls_cli_fail(&error);
 	r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);
@@ -204,6 +203,7 @@ int ls_cmd_ban_import(struct ls_cli *cli)
 		return r;
 	if (ls_plane_policy(plane, &import->policy, NULL, &error) < 0)
 		return ls_cli_fail(&error);
+	ls_host_guard_init(&import->host, import->policy);
 	r = guard(cli, import);
 	if (r != LS_EXIT_DONE)
 		return r;

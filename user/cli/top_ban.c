@@ -19,7 +19,7 @@ int ls_top_ban_open(struct ls_cli *cli, struct ls_top_ban *ret, struct ls_error 
 		ls_top_ban_close(ret);
 		return r;
 	}
-	ls_host_guard_init(&ret->host);
+	ls_host_guard_init(&ret->host, ret->policy);
 	ret->n_sessions = ls_session_find(ret->sessions);
 	return 0;
 }

@@ -20,6 +20,7 @@
 #include "user/base/sha256.h"
 #include "user/cluster/bans.h"
 #include "user/cluster/sync.h"
+#include "user/plane/events.h"
 #include "user/plane/hot.h"
 #include "user/plane/plane.h"
 #include "user/policy/policy.h"
@@ -64,8 +65,9 @@ struct cluster {
 	char signature[2 * LS_SHA256_BYTES + 1]; /* of the section, to see whether it changed */
 	uint64_t rounds, refused;		 /* of keys for which there was no room */
 	enum ls_link_state state;
-	bool was_up, has_said;
+	bool has_said;
 	uint64_t lost_ns; /* since when the store does not answer; 0: it does */
+	bool is_lost;	  /* and that has been said */
 	struct ls_hot_news news[NEWS];
 };
 
@@ -406,7 +408,7 @@ static void write_status(struct cluster *cluster, const struct ls_sync_facts *fa
 	status->scripts_sent = store.scripts_sent;
 	status->foreign = facts->foreign;
 	status->dropped_keys = cluster->refused;
-	status->error_ppm = facts->error_ppm;
+	status->error_ppm = facts->has_error ? facts->error_ppm : LS_HOT_ERROR_UNKNOWN;
 	status->shared_bans = ls_cluster_bans_shared(cluster->bans);
 	status->lapsed_bans = ls_cluster_bans_lapsed(cluster->bans);
 	snprintf(status->mode, sizeof(status->mode), "%s", store.mode);
@@ -424,33 +426,55 @@ static void write_status(struct cluster *cluster, const struct ls_sync_facts *fa
 	__atomic_store_n(&status->version, version + 1, __ATOMIC_RELEASE);
 }
 
-/* What `status` and the log say of the store. */
+/* What `status`, the log and the journal say of the store. */
+static void say(struct cluster *cluster, const char *action, const char *trouble)
+{
+	char server[4 * LS_REDIS_TEXT];
+	const struct ls_journal_entry entry = {
+		.kind = LS_EVENT_CLUSTER,
+		.action = action,
+		.name = server,
+		.text = trouble,
+	};
+	struct ls_store_facts store;
+
+	ls_store_facts(ls_sync_store(cluster->sync), &store);
+	snprintf(server, sizeof(server), "%s", store.server);
+	ls_journal_write(cluster->host->plane, &entry);
+}
+
 static void tell_people(struct cluster *cluster, const struct ls_sync_facts *facts, uint64_t now_ns)
 {
-	struct ls_conditions *const conditions = cluster->host->conditions;
-
-	if (facts->is_up && !facts->foreign) {
-		if (ls_conditions_clear(conditions, "redis"))
-			ls_log(LS_LOG_NOTICE, "cluster: Redis answers again, %.0f nodes",
-			       facts->nodes);
-		cluster->lost_ns = 0;
-		return;
-	}
-	cluster->lost_ns = cluster->lost_ns ? cluster->lost_ns : now_ns;
-	/* One late round is not worth a line. */
-	if (now_ns - cluster->lost_ns < 3 * facts->period_ns && facts->state == LS_LINK_OK &&
-	    !facts->foreign)
-		return;
 	static const char *const what[LS_LINK_STATES] = {
 		[LS_LINK_LOCAL] = "limits in cluster scope are each node's, as on_loss says",
 		[LS_LINK_HOLD] = "limits in cluster scope go on with what was last known",
 		[LS_LINK_RESUME] = "limits in cluster scope are being learned again",
 		[LS_LINK_OK] = "limits in cluster scope go on",
 	};
-	if (ls_conditions_set(conditions, "redis", "Redis: %.100s: %s",
-			      facts->trouble[0] ? facts->trouble : "no answer", what[facts->state]))
-		ls_log(LS_LOG_WARNING, "cluster: %s: %s",
-		       facts->trouble[0] ? facts->trouble : "no answer", what[facts->state]);
+	const char *const trouble = facts->trouble[0] ? facts->trouble : "no answer";
+	struct ls_conditions *const conditions = cluster->host->conditions;
+
+	if (facts->is_up && !facts->foreign_now) {
+		if (ls_conditions_clear(conditions, "redis")) {
+			ls_log(LS_LOG_NOTICE, "cluster: Redis answers again, %.0f nodes",
+			       facts->nodes);
+			say(cluster, "up", NULL);
+		}
+		cluster->lost_ns = 0;
+		cluster->is_lost = false;
+		return;
+	}
+	cluster->lost_ns = cluster->lost_ns ? cluster->lost_ns : now_ns;
+	/* One late round is not worth a line, nor is the time that the first one takes. */
+	if (now_ns - cluster->lost_ns < 3 * facts->period_ns &&
+	    (facts->state == LS_LINK_OK || !facts->round_ns) && !facts->foreign_now)
+		return;
+	if (ls_conditions_set(conditions, "redis", "Redis: %.100s: %s", trouble,
+			      what[facts->state]))
+		ls_log(LS_LOG_WARNING, "cluster: %s: %s", trouble, what[facts->state]);
+	if (!cluster->is_lost)
+		say(cluster, facts->is_up ? "foreign key" : "down", trouble);
+	cluster->is_lost = true;
 }
 
 static void write_metrics(const void *state, struct ls_metrics *metrics)
@@ -494,10 +518,12 @@ static void write_metrics(const void *state, struct ls_metrics *metrics)
 	ls_metrics_family(metrics, LS_METRIC_COUNTER, "loadshed_sync_keys_refused_total",
 			  "Sources for which the table of shared ones had no room.");
 	ls_metrics_integer(metrics, cluster->refused, NULL);
-	ls_metrics_one(
+	/* While Redis is away nobody knows. */
+	ls_metrics_family(
 		metrics, LS_METRIC_GAUGE, "loadshed_sync_error_ratio",
-		"Largest error of a shared limit over the last ten seconds, estimated by its debt.",
-		(double)facts.error_ppm / 1e6);
+		"Largest error of a shared limit over the last ten seconds, estimated by its debt.");
+	if (facts.has_error)
+		ls_metrics_number(metrics, (double)facts.error_ppm / 1e6, NULL);
 	ls_metrics_one(metrics, LS_METRIC_GAUGE, "loadshed_cluster_nodes",
 		       "Nodes that share limits.", facts.nodes);
 	ls_metrics_one(metrics, LS_METRIC_GAUGE, "loadshed_redis_clock_offset_seconds",

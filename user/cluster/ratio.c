@@ -30,7 +30,7 @@ const char *const ls_link_names[LS_LINK_STATES] = {
 #define CLOCK_JUMP_S 1.0
 
 #define RETRY_FIRST_S 0.25
-#define RETRY_MAX_S 1.0
+#define RETRY_MAX_S 0.7 /* and half of it: with what is learned then OK in three seconds */
 
 /* The mean of a minute. */
 #define SHARE_TIME_S 60.0
@@ -126,6 +126,13 @@ void ls_link_bad(struct ls_link *link, double now_s, double random)
 	link->failed++;
 	link->slow = 0;
 	link->next_s = now_s + wait_s * (0.5 + random);
+}
+
+void ls_link_wait(struct ls_link *link, double now_s, double random)
+{
+	link->failed++;
+	link->slow = 0;
+	link->next_s = now_s + link->agreed_s * (0.75 + 0.5 * random);
 }
 
 double ls_ratio_period(double nodes, double keys)

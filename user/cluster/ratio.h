@@ -87,8 +87,14 @@ struct ls_round {
  */
 void ls_link_good(struct ls_link *link, double now_s, const struct ls_round *round, double random);
 
-/* A round or a try failed: the next is due after half a period, then 0.25, 0.5, 1 s, with a jitter of 50 %. */
+/* A round failed: the next is due after half a period, then 0.25, 0.5, 0.7 s, with a jitter of 50 %. */
 void ls_link_bad(struct ls_link *link, double now_s, double random);
+
+/*
+ * A round could not be sent, which costs nobody anything: the next is due after a period, with a jitter of 25 %. So the first
+ * round comes soon after the store does, and yet not from all nodes at once.
+ */
+void ls_link_wait(struct ls_link *link, double now_s, double random);
 
 /*
  * The period that this many nodes with that many shared sources each want: so that they take 40 % of a core of the

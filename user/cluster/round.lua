@@ -12,10 +12,12 @@
 -- A round that comes again under the same number changes nothing: so a node whose round got no answer may repeat it.
 -- Only amounts come in, never a node's clock. Every key gets a life, also one that was here without.
 
-local tm = redis.call('TIME')
+local call, exp, floor, pack, unpack_from = redis.call, math.exp, math.floor, struct.pack, struct.unpack
+local tm = call('TIME')
 local now = tm[1] * 1000000 + tm[2]
 local now_ms = math.floor(now / 1000)
 local filter, cap, life = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local per = 1000000 / filter
 
 local function text(key)
 	local value = redis.pcall('GET', key)
@@ -47,53 +49,57 @@ elseif fresh then
 end
 
 local from = tonumber(ARGV[6]) + 1
-local told = false
+local asks = ARGV[5] == '1'
+-- Once a second and node, and when a source begins to be thinned: who asks looks back three seconds.
+local thinned = {}
 local function tell(key)
-	local r = redis.pcall('ZADD', KEYS[3], now_ms, string.sub(key, from))
-	told = told or type(r) ~= 'table'
+	thinned[#thinned + 1] = now_ms
+	thinned[#thinned + 1] = string.sub(key, from)
 end
 
 local function bucket(key, value, rate, admitted, offered)
 	local tat, demand, at = now, 0, now
 	if value then
 		if #value ~= 24 then return -1, 0, 0 end
-		tat, demand, at = struct.unpack('<ddd', value)
+		tat, demand, at = unpack_from('<ddd', value)
 		-- A clock that went back takes the debt with it.
 		if at > now then tat = tat - (at - now); at = now end
 	end
-	demand = demand * math.exp((at - now) / filter)
+	demand = demand * exp((at - now) / filter)
 	if fresh then
-		demand = demand + offered * 1000000 / filter
+		local was_over = demand > rate
+		demand = demand + offered * per
 		if tat < now then tat = now end
-		tat = math.min(tat + admitted * 1000000 / rate, now + cap)
-		redis.call('SET', key, struct.pack('<ddd', tat, demand, now), 'PX', life)
-		if demand > rate then tell(key) end
+		tat = tat + admitted * 1000000 / rate
+		if tat > now + cap then tat = now + cap end
+		call('PSETEX', key, life, pack('<ddd', tat, demand, now))
+		if demand > rate and (asks or not was_over) then tell(key) end
 	end
-	return math.floor(math.max(0, tat - now)), math.floor(demand * 1000), 0
+	if tat < now then tat = now end
+	return floor(tat - now), floor(demand * 1000), 0
 end
 
 local function window(key, value, length_ms, admitted, offered, number)
 	local at_number, count, before, demand, at = number, 0, 0, 0, now
 	if value then
 		if #value ~= 40 then return -1, 0, 0 end
-		at_number, count, before, demand, at = struct.unpack('<ddddd', value)
+		at_number, count, before, demand, at = unpack_from('<ddddd', value)
 		if at > now then at = now end
 	end
-	demand = demand * math.exp((at - now) / filter)
+	demand = demand * exp((at - now) / filter)
 	if number > at_number then
 		before = number == at_number + 1 and count or 0
 		count, at_number = 0, number
 	end
 	if fresh then
-		demand = demand + offered * 1000000 / filter
+		demand = demand + offered * per
 		if number == at_number then
 			count = count + admitted
 		elseif number == at_number - 1 then
 			before = before + admitted
 		end
-		redis.call('SET', key, struct.pack('<ddddd', at_number, count, before, demand, now),
-			'PX', 2 * length_ms + 60000)
-		if admitted > 0 then tell(key) end
+		call('PSETEX', key, 2 * length_ms + 60000, pack('<ddddd', at_number, count, before, demand, now))
+		if admitted > 0 and (asks or not value) then tell(key) end
 	end
 	-- A node whose clock is behind asks about the window before.
 	if number == at_number - 1 then return before, math.floor(demand * 1000), 0 end
@@ -102,9 +108,17 @@ end
 
 local out = { epoch, tonumber(tm[1]), tonumber(tm[2]), fresh and 1 or 0 }
 local j, n = 7, 4
+-- All at once, in parts that Lua's stack holds.
+local values, first, last_key = {}, 4, 3
 for i = 4, #KEYS do
+	if i > last_key then
+		first, last_key = i, math.min(i + 999, #KEYS)
+		values = call('MGET', unpack(KEYS, first, last_key))
+	end
 	local rate, admitted, offered = tonumber(ARGV[j]), tonumber(ARGV[j + 1]), tonumber(ARGV[j + 2])
-	local value, is_foreign = text(KEYS[i])
+	local value, is_foreign = values[i - first + 1], nil
+	-- Nothing there, or something else than text: that tells it apart.
+	if not value then value, is_foreign = text(KEYS[i]) end
 	local a, b, c = -1, 0, 0
 	if not is_foreign then
 		if rate > 0 then
@@ -116,11 +130,14 @@ for i = 4, #KEYS do
 	out[n + 1], out[n + 2], out[n + 3] = a, b, c
 	n, j = n + 3, j + 4
 end
-if told then
-	redis.call('PEXPIRE', KEYS[3], 30000)
+for i = 1, #thinned, 1000 do
+	redis.pcall('ZADD', KEYS[3], unpack(thinned, i, math.min(i + 999, #thinned)))
 end
-if ARGV[5] == '1' then
-	if told then redis.pcall('ZREMRANGEBYSCORE', KEYS[3], '-inf', now_ms - 5000) end
+if #thinned > 0 then
+	call('PEXPIRE', KEYS[3], 30000)
+end
+if asks then
+	if #thinned > 0 then redis.pcall('ZREMRANGEBYSCORE', KEYS[3], '-inf', now_ms - 5000) end
 	local names = redis.pcall('ZRANGEBYSCORE', KEYS[3], now_ms - 3000, '+inf', 'LIMIT', 0, 500)
 	out[n + 1] = names.err and {} or names
 end

@@ -373,11 +373,12 @@ static void take_answer(struct ls_sync *sync, struct round *round, struct ls_syn
 	key->sent = 0;
 }
 
-static void round_failed(struct ls_sync *sync, struct round *round, const char *why)
+static void round_failed(struct ls_sync *sync, struct round *round, const char *why, bool was_sent)
 {
 	sync->n_failed++;
 	set_trouble(sync, why);
-	ls_link_bad(&round->link, seconds(sync->now_ns), ls_sync_random(sync));
+	(was_sent ? ls_link_bad : ls_link_wait)(&round->link, seconds(sync->now_ns),
+						ls_sync_random(sync));
 	ls_link_tick(&round->link, seconds(sync->now_ns));
 }
 
@@ -397,7 +398,7 @@ static void on_round(void *data, const struct ls_reply *reply, const char *why, 
 	if (!reply || n < 4 + 3 * round->n_keys) {
 		/* Nobody knows whether it counted: the next one repeats it. */
 		round->is_repeat = true;
-		round_failed(sync, round, why ? why : "the script answers something else");
+		round_failed(sync, round, why ? why : "the script answers something else", true);
 		return;
 	}
 	const int64_t micro = ls_reply_integer(ls_reply_at(reply, 1), 0) * 1000000 +
@@ -509,7 +510,7 @@ static void send_round(struct ls_sync *sync, struct round *round)
 		if (r < 0) {
 			round->is_under_way = false;
 			round->is_repeat = true;
-			round_failed(sync, round, "the store does not answer");
+			round_failed(sync, round, "the store does not answer", false);
 		} else if (asks) {
 			sync->learn_ns[round->shard] = sync->now_ns;
 		}
@@ -539,7 +540,7 @@ static void work_round(struct ls_sync *sync, struct round *round)
 	if (ls_store_is_ready(sync->store, &why))
 		send_round(sync, round);
 	else
-		round_failed(sync, round, why);
+		round_failed(sync, round, why, false);
 }
 
 /* Another deployment has other shards: begin anew with what is known. */
@@ -726,8 +727,10 @@ void ls_sync_facts(const struct ls_sync *sync, struct ls_sync_facts *ret)
 		 : ret->is_up	  ? ""
 		 : why		  ? why
 				  : "");
+	ret->has_error = sync->round_ns && ret->is_up && ret->state == LS_LINK_OK;
 	for (size_t i = 0; i < sync->n_keys; i++) {
 		const struct ls_sync_key *const key = sync->keys[i];
+		ret->foreign_now += key->is_foreign;
 		const double low = fmin(key->debt_low[0], key->debt_low[1]);
 		const double high = fmax(key->debt_high[0], key->debt_high[1]);
 		/* admitted(W) = R * W + R * (debt at the end - at the start). */

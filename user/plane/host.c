@@ -132,9 +132,22 @@ static size_t add_resolvers(struct ls_host_address *list, size_t count, size_t r
 	return count;
 }
 
-size_t ls_host_addresses(struct ls_host_address *list, size_t room)
+/* A name is looked up by the controller alone, and may be another address by then. */
+static size_t add_redis(struct ls_host_address *list, size_t count, size_t room,
+			const struct ls_cluster_rule *cluster)
+{
+	for (size_t i = 0; i < cluster->n_redis; i++)
+		if (!cluster->redis[i].path[0])
+			count = add(list, count, room, cluster->redis[i].host, "Redis");
+	return count;
+}
+
+size_t ls_host_addresses(const struct ls_policy *policy, struct ls_host_address *list, size_t room)
 {
 	size_t count = add_own(list, 0, room);
+
+	if (policy)
+		count = add_redis(list, count, room, &policy->cluster);
 
 	count = add_gateways4(list, count, room);
 	count = add_gateways6(list, count, room);
@@ -145,7 +158,7 @@ bool ls_host_is_within(const struct ls_policy *policy, const struct ls_prefix *p
 		       struct ls_host_address *ret)
 {
 	struct ls_host_address list[LS_HOST_ADDRESSES];
-	const size_t count = ls_host_addresses(list, LS_HOST_ADDRESSES);
+	const size_t count = ls_host_addresses(policy, list, LS_HOST_ADDRESSES);
 
 	for (size_t i = 0; i < count; i++) {
 		const struct ls_prefix wide = ls_ban_widen(list[i].address);
@@ -161,7 +174,7 @@ bool ls_host_is_denied(const struct ls_policy *policy, const struct ls_policy *b
 		       struct ls_host_address *ret)
 {
 	struct ls_host_address list[LS_HOST_ADDRESSES];
-	const size_t count = ls_host_addresses(list, LS_HOST_ADDRESSES);
+	const size_t count = ls_host_addresses(policy, list, LS_HOST_ADDRESSES);
 
 	for (size_t i = 0; i < count; i++) {
 		*ret = list[i];
@@ -177,9 +190,9 @@ bool ls_host_is_denied(const struct ls_policy *policy, const struct ls_policy *b
 static const char *const no_clients[] = { "0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3",
 					  "::/96",     "fe80::/10",   "ff00::/8" };
 
-void ls_host_guard_init(struct ls_host_guard *guard)
+void ls_host_guard_init(struct ls_host_guard *guard, const struct ls_policy *policy)
 {
-	guard->n_host = ls_host_addresses(guard->host, LS_HOST_ADDRESSES);
+	guard->n_host = ls_host_addresses(policy, guard->host, LS_HOST_ADDRESSES);
 }
 
 const char *ls_host_danger(const struct ls_host_guard *guard, const struct ls_prefix *prefix)

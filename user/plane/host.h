@@ -4,8 +4,8 @@
 
 /*
  * Addresses that this host cannot do without: its own (but loopback, which no interface is asked for), those of its
- * default gateways and of resolvers that it has a route to. Others that a part of the program depends on belong into
- * ls_host_addresses().
+ * default gateways, of resolvers that it has a route to, and of the Redis that a policy names by address. Others that a part
+ * of the program depends on belong into ls_host_addresses().
  */
 
 #include <stdbool.h>
@@ -19,12 +19,12 @@ struct ls_policy;
 
 struct ls_host_address {
 	struct ls_prefix address;
-	const char *what; /* "own address", "gateway", "resolver" */
+	const char *what; /* "own address", "gateway", "resolver", "Redis" */
 	bool is_own;
 };
 
-/* As many as fit into `list`; returns how many. What cannot be read is left out. */
-size_t ls_host_addresses(struct ls_host_address *list, size_t room);
+/* As many as fit into `list`; returns how many. What cannot be read is left out. `policy` NULL: no Redis. */
+size_t ls_host_addresses(const struct ls_policy *policy, struct ls_host_address *list, size_t room);
 
 /* The first that `prefix` covers and `policy` does not allow; false: none. */
 bool ls_host_is_within(const struct ls_policy *policy, const struct ls_prefix *prefix,
@@ -43,7 +43,7 @@ struct ls_host_guard {
 	size_t n_host;
 };
 
-void ls_host_guard_init(struct ls_host_guard *guard);
+void ls_host_guard_init(struct ls_host_guard *guard, const struct ls_policy *policy);
 /* Why a ban of `prefix` would hurt this host; NULL: it would not. */
 const char *ls_host_danger(const struct ls_host_guard *guard, const struct ls_prefix *prefix);
 
