@@ -53,6 +53,8 @@ struct ls_pending {
 #define LS_SHARES 1U
 #define LS_SHARES_MORE 2U    /* some cost or ceiling is not the limit's own */
 #define LS_SHARES_OFFERED 4U /* counted as offered */
+#define LS_SHARES_SETTLED 8U /* all is counted */
+#define LS_SHARES_SAMPLED 16U /* stands for LS_HOT_SAMPLE packets */
 
 struct ls_job {
 	struct ls_packet packet;
@@ -84,7 +86,7 @@ struct ls_cpu {
 	__u32 clock_reuse; /* packets that may still be judged by this reading */
 	__u32 run_packets;
 	__u32 top_skip; /* packets until `top` looks at one */
-	__u32 pad0;
+	__u32 hot_skip; /* packets until kern/hot.h looks at one, while nothing is shared */
 	__u64 pad1[3];
 	struct ls_job job;
 	struct ls_pending pending[LS_PENDINGS];

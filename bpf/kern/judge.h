@@ -223,6 +223,14 @@ LS_INLINE int ls_quick_claim(struct ls_job *job, struct ls_ways *ways, __u32 set
 	return 1;
 }
 
+/* What the short way cannot charge: all is asked again. */
+LS_INLINE int ls_quick_again(struct xdp_md *ctx, struct ls_job *job)
+{
+	if (LS_UNLIKELY(job->shares))
+		ls_hot_take_back(job);
+	return ls_limits_many(ctx, job);
+}
+
 LS_INLINE int ls_limits_quick(struct xdp_md *ctx, struct ls_cpu *cpu, struct ls_class_abi *class)
 {
 	struct ls_job *job = &cpu->job;
@@ -233,6 +241,7 @@ LS_INLINE int ls_limits_quick(struct xdp_md *ctx, struct ls_cpu *cpu, struct ls_
 	if (!ways)
 		return (int)LS_REFUSAL(0, LS_ASK_INTERNAL);
 	__u32 n = class->n_limits;
+	__u32 refusal = 0;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
 		if (i >= n)
@@ -249,10 +258,14 @@ LS_INLINE int ls_limits_quick(struct xdp_md *ctx, struct ls_cpu *cpu, struct ls_
 		__u32 way = ls_way_find(ways, key, &state);
 		if (way == LS_WAY_NONE)
 			state = 0;
-		if (!ls_bucket_take(state, job->now, cost, limit->tau, limit->clamp, &next))
-			return (int)LS_REFUSAL(i, LS_ASK_REFUSED);
+		if (!ls_bucket_take(state, job->now, cost, limit->tau, limit->clamp, &next)) {
+			refusal = LS_REFUSAL(i, LS_ASK_REFUSED);
+			break;
+		}
 		if (way == LS_WAY_NONE) {
-			if (n == 1 && !job->shares && ls_quick_claim(job, ways, set, key, next))
+			if (LS_UNLIKELY(job->shares))
+				ls_hot_look(job);
+			else if (n == 1 && ls_quick_claim(job, ways, set, key, next))
 				return 0;
 			return ls_limits_many(ctx, job);
 		}
@@ -264,10 +277,12 @@ LS_INLINE int ls_limits_quick(struct xdp_md *ctx, struct ls_cpu *cpu, struct ls_
 		pending->next = next;
 	}
 	if (LS_UNLIKELY(job->shares)) {
-		int refusal = ls_hot_thin(job);
-		if (refusal)
-			return refusal;
+		refusal = (__u32)ls_hot_quick(job, hash.tag, refusal);
+		if (refusal == (__u32)LS_HOT_MORE)
+			return ls_limits_many(ctx, job);
 	}
+	if (refusal)
+		return (int)refusal;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
 		if (i >= n)
@@ -280,7 +295,7 @@ LS_INLINE int ls_limits_quick(struct xdp_md *ctx, struct ls_cpu *cpu, struct ls_
 		    pending->state)
 			continue;
 		ls_undo(job, (1U << i) - 1);
-		return ls_limits_many(ctx, job);
+		return ls_quick_again(ctx, job);
 	}
 	return 0;
 }
@@ -344,14 +359,17 @@ LS_INLINE void ls_judge_class(struct xdp_md *ctx, struct ls_cpu *cpu)
 	if (!class->n_limits && !beside)
 		return;
 	ls_job_clock(cpu);
-	if (LS_UNLIKELY(class->flags & LS_CLASS_F_CLUSTER) &&
-	    job->now_ns < LS_READ_ONCE(ls_control.hot_until))
-		ls_hot_look(job);
-	__u32 refusal = (__u32)(class->flags & LS_CLASS_F_QUICK && !beside &&
-						!(job->shares & LS_SHARES_MORE)
-					? ls_limits_quick(ctx, cpu, class)
-					: ls_limits_many(ctx, job));
-	if (LS_UNLIKELY(job->shares))
+	if (LS_UNLIKELY(class->flags & LS_CLASS_F_CLUSTER))
+		ls_hot_wants(cpu);
+	__u32 refusal;
+	if (class->flags & LS_CLASS_F_QUICK && !beside) {
+		refusal = (__u32)ls_limits_quick(ctx, cpu, class);
+	} else {
+		if (LS_UNLIKELY(job->shares))
+			ls_hot_look(job);
+		refusal = (__u32)ls_limits_many(ctx, job);
+	}
+	if (LS_UNLIKELY(job->shares) && !(job->shares & LS_SHARES_SETTLED))
 		ls_hot_settle(job, refusal);
 	__u32 answer = LS_REFUSAL_ANSWER(refusal);
 	if (LS_LIKELY(answer == LS_ASK_OK))

@@ -90,6 +90,8 @@ int main(void)
 		}
 	for (int row = 0; row < ROWS; row++)
 		printf("# %-30s %3u ns a packet\n", names[row], best[row]);
+	kern_result(best[NONE_HOT] <= best[NODE] + 5, "while nothing is shared it costs little",
+		    "%u ns instead of %u", best[NONE_HOT], best[NODE]);
 	kern_result(best[ALONE] <= best[NODE] + 3,
 		    "without a controller cluster scope costs nothing", "%u ns instead of %u",
 		    best[ALONE], best[NODE]);

@@ -189,6 +189,29 @@ static void a_busy_source_is_told_once_an_epoch_and_a_flood_hides_nobody(void **
 	assert_int_equal(own->head, 2);
 }
 
+static void while_nothing_is_shared_one_packet_in_eight_is_looked_at(void **state)
+{
+	(void)state;
+	twin_start(1, bucket_policy);
+	clock_at(TWIN_SECOND);
+	struct ls_hot *const hot = ls_host_share(1000 * TWIN_SECOND | LS_HOT_F_SAMPLED);
+	const uint64_t key = ls_host_source_key(SOURCE, 0, 1, 0);
+	struct ls_hot_limit *const limit = &hot->limits[key & (LS_SLOTS - 1)];
+	const struct ls_hot_cpu *const own = ls_host_shares();
+	limit->report_at = 4000;
+	limit->epoch_shift = 30;
+	/* 2 000 packets are 250 samples of eight, give or take 80: far from 4 000, and from what 8 000 are. */
+	assert_int_equal(send(SOURCE, 5001, 2000), 2000);
+	assert_int_equal(own->head, 0);
+	const struct ls_hot_warm *const warm = &own->warm[(key >> 20) % LS_HOT_WARM];
+	assert_true(warm->key == key);
+	assert_in_range(warm->count, 1300, 2700);
+	assert_int_equal(warm->count % LS_HOT_SAMPLE, 0);
+	assert_int_equal(send(SOURCE, 5001, 6000), 6000);
+	assert_int_equal(own->head, 1);
+	assert_int_equal(own->ring[0].source_low, SOURCE);
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -205,6 +228,7 @@ int main(void)
 		cmocka_unit_test(everything_ends_by_itself),
 		cmocka_unit_test(a_share_of_the_limit_is_a_slower_bucket),
 		cmocka_unit_test(a_window_stops_at_this_nodes_part),
+		cmocka_unit_test(while_nothing_is_shared_one_packet_in_eight_is_looked_at),
 		cmocka_unit_test(a_busy_source_is_told_once_an_epoch_and_a_flood_hides_nobody),
 	};
 	return cmocka_run_group_tests(tests, setup, NULL);

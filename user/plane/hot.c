@@ -80,10 +80,41 @@ void ls_hot_close(struct ls_hot_writer *writer)
 	free(writer);
 }
 
+/*
+ * Whether packets may look at every eighth only: no source is shared, every limit is its own, and no threshold is so low
+ * that a sample that counts as eight says too much.
+ */
+static bool may_sample(const struct ls_hot_writer *writer, uint64_t now_ns)
+{
+	const struct ls_hot *const hot = writer->hot;
+
+	for (int set = 0; set < LS_HOT_SETS; set++)
+		for (int i = 0; i < LS_HOT_WAYS; i++)
+			if (hot->sets[set].way[i].key &&
+			    ls_hot_is_live(hot->sets[set].way[i].until, now_ns))
+				return false;
+	for (unsigned slot = 0; slot < LS_SLOTS; slot++) {
+		const struct ls_hot_limit *const limit = &hot->limits[slot];
+		if (ls_hot_is_live(limit->until, now_ns) ||
+		    (limit->report_at && limit->report_at < LS_HOT_SAMPLED_FROM))
+			return false;
+	}
+	return true;
+}
+
+/* Something is about to hold that every packet has to look at. */
+static void look_always(struct ls_hot_writer *writer)
+{
+	__atomic_and_fetch(&writer->control->hot_until, ~LS_HOT_F_SAMPLED, __ATOMIC_SEQ_CST);
+}
+
 void ls_hot_enable(struct ls_hot_writer *writer, uint64_t for_ns)
 {
-	const uint64_t until = for_ns ? ls_plane_now(writer->plane) + for_ns : 0;
+	const uint64_t now_ns = ls_plane_now(writer->plane);
+	uint64_t until = for_ns ? (now_ns + for_ns) & ~LS_HOT_F_SAMPLED : 0;
 
+	if (until && may_sample(writer, now_ns))
+		until |= LS_HOT_F_SAMPLED;
 	__atomic_store_n(&writer->control->hot_until, until, __ATOMIC_RELEASE);
 }
 
@@ -201,6 +232,7 @@ void ls_hot_set(struct ls_hot_writer *writer, int entry, uint32_t admit, uint64_
 {
 	struct ls_hot_way *const way = way_of(writer, entry);
 
+	look_always(writer);
 	if (more) {
 		struct ls_hot_more *const to = &writer->hot->more[entry];
 		/* No packet may take the old ceiling for the new window's. */
@@ -232,6 +264,8 @@ void ls_hot_set_limit(struct ls_hot_writer *writer, uint16_t slot, struct ls_hot
 {
 	struct ls_hot_limit *const to = &writer->hot->limits[slot % LS_SLOTS];
 
+	if (for_ns || limit.report_at < LS_HOT_SAMPLED_FROM)
+		look_always(writer);
 	__atomic_store_n(&to->tau, limit.tau, __ATOMIC_RELEASE);
 	__atomic_store_n(&to->scale, limit.scale, __ATOMIC_RELEASE);
 	__atomic_store_n(&to->epoch_shift, limit.epoch_shift, __ATOMIC_RELEASE);
