@@ -7,7 +7,7 @@ import select
 import socket
 import threading
 
-from harness import case, check, check_adds_up, check_equal, main, tally, wait_for
+from harness import LOADSHED, case, check, check_adds_up, check_equal, main, tally, wait_for
 from packets import tcp_frame
 from web import Serve
 
@@ -240,6 +240,24 @@ def router(test):
     wait_for("judged", lambda: lab.stats()["seen"]["packets"] > seen)
     check_equal("refused of another host's", refused(lab) - before, 0)
     check(is_refused(lab, "10.9.0.2"), "its own is admitted once it forwards")
+
+
+@case("accept queue: on a kernel that does not describe its types the rest works, and status says what is missing")
+def without_types(test):
+    lab = test.lab()
+    file = test.file("policy.yaml", "version: 1\noverload: {}\ndeny: [10.9.0.50]\n")
+    blind = "mount -t tmpfs none /sys/kernel/btf && exec %s -I %s " % (LOADSHED, lab.instance)
+    lab.srv("unshare", "-m", "sh", "-c", blind + "attach vs --policy " + file)
+    check(any("'accept_queue' is not in force" in line for line in lab.status()["degraded"]), lab.status()["degraded"])
+    check_equal("it is read", (queue(lab)["readable"], queue(lab)["percent"]), (False, 75))
+    said = lab.srv("unshare", "-m", "sh", "-c", blind + "check", code=None)
+    check("does not describe its types" in said.out, said.out)
+    clients = Clients(test, lab)
+    listen(test, lab)
+    clients.enter("10.9.0.2", 13)
+    check(not is_refused(lab, "10.9.0.2"), "a SYN is refused by what cannot be read")
+    lab.send(tcp_frame("10.9.0.50", port=PORT))
+    wait_for("the list", lambda: tally(lab.stats(), "drop", "deny") == 1)
 
 
 if __name__ == "__main__":

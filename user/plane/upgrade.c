@@ -15,6 +15,7 @@
 #include "user/plane/save.h"
 #include "user/plane/timed.h"
 #include "user/policy/check.h"
+#include "user/policy/compile.h"
 #include "user/policy/policy.h"
 
 /* The links that are pinned in a directory and still have a device. */
@@ -121,6 +122,25 @@ int ls_load_again(struct ls_plane *plane, bool verbose, struct ls_error *error)
 	return r;
 }
 
+/*
+ * A policy that a build before `accept_queue` published has it by default as soon as this build reads it, so it gets it
+ * now: what is shown is what is enforced. The other half may come back by itself.
+ */
+static void arm_queues(struct ls_plane *plane)
+{
+	for (unsigned other = 0; other < 2; other++) {
+		_cleanup_(ls_policy_freep) struct ls_policy *policy = NULL;
+		_cleanup_free_ char *path = NULL;
+		const int r = other ? ls_plane_previous(plane, &policy, &path, NULL)
+				    : ls_plane_policy(plane, &policy, &path, NULL);
+		if (r == 0)
+			ls_compile_queue(policy->signals.accept_queue,
+					 ls_plane_control_rw(plane)
+						 ->generation[ls_plane_half(plane) ^ other]
+						 .queue_at);
+	}
+}
+
 int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings *notes,
 		       struct ls_error *error)
 {
@@ -153,6 +173,7 @@ int ls_upgrade_program(struct ls_plane *plane, bool verbose, struct ls_warnings 
 		snprintf(state->version, sizeof(state->version), "%s", LS_VERSION);
 		state->upgraded_ns = ls_now_unix();
 		ls_load_note(state, &fresh);
+		arm_queues(plane);
 		ls_warnings_add(
 			notes,
 			"the program of another build (%.31s) was replaced by this one's (%s) on %zu interface(s); state kept",

@@ -80,11 +80,7 @@ static void compile_class(struct ls_class_abi *record, const struct ls_class *cl
 		compile_ban(record, &class->ban);
 }
 
-/*
- * `percent` is for priority normal. Low has two thirds of it; high half of the place that is left, critical all; of 75 %
- * that leaves the reserves of `max`.
- */
-static void compile_queue(unsigned percent, __u16 at[static LS_PRIORITIES])
+void ls_compile_queue(unsigned percent, __u16 at[static 4])
 {
 	if (!percent)
 		return;
@@ -110,7 +106,7 @@ static void compile_overload(const struct ls_policy *policy, struct ls_image *im
 		image->word |= LS_WORD_OVERLOAD_MONITOR;
 	if (policy->signals.given)
 		image->word |= LS_WORD_LEVEL;
-	compile_queue(policy->signals.accept_queue, image->generation.queue_at);
+	ls_compile_queue(policy->signals.accept_queue, image->generation.queue_at);
 	for (size_t i = 0; i < policy->n_classes; i++)
 		if (policy->classes[i].check.endpoint.kind)
 			image->word |= LS_WORD_LEVEL | LS_WORD_BREAKERS;

@@ -70,4 +70,11 @@ void ls_image_free(struct ls_image *image);
 /* How many combinations the policy's lists make (policy check prints it); -1: out of memory. */
 int ls_policy_count_labels(const struct ls_policy *policy);
 
+/*
+ * `accept_queue` as the kernel has it (ls_generation_abi.queue_at); 0: leaves it as it is. `percent` is for priority
+ * normal. Low has two thirds of it; high half of the place that is left, critical all; of 75 % that leaves the reserves
+ * of `max`.
+ */
+void ls_compile_queue(unsigned percent, __u16 at[static 4]);
+
 #endif
