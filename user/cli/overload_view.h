@@ -19,7 +19,8 @@ struct ls_overload_view {
 	double height; /* 0: nothing is refused by the level */
 	uint64_t left_ns;
 	uint64_t admitted[LS_PRIORITIES], refused[LS_PRIORITIES];
-	char text[LS_OVERLOAD_TEXT_BYTES]; /* one sentence */
+	uint64_t refused_guard[LS_PRIORITIES]; /* of those, by the guard */
+	char text[LS_OVERLOAD_TEXT_BYTES];     /* one sentence */
 	struct ls_overload_report_abi report;
 };
 
