@@ -128,6 +128,7 @@ static void add_rest(json_t *json, const struct ls_event *event)
 			json_object_set_new(json, "mode", text_or_null(action));
 		break;
 	case LS_EVENT_OVERLOAD:
+		json_object_set_new(json, "action", text_or_null(action));
 		json_object_set_new(json, "level", json_integer((json_int_t)event->value));
 		json_object_set_new(json, "text", free_text_or_null(event->text.text));
 		break;
