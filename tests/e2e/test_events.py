@@ -462,5 +462,29 @@ def interfaces(test):
         ("detach", "vs"), ("detach", "ws"), ("policy", None), ("attach", "vs"), ("drop", "vs")])
 
 
+@case("events: what ends by itself is told while serve runs, and what a command ends is told once")
+def ended_by_itself(test):
+    lab = test.lab()
+    lab.attach(POLICY)
+    reader = events(test, lab)
+    serve = subprocess.Popen(["ip", "netns", "exec", lab.name + "-srv", LOADSHED, "-I", lab.instance, "serve", "--metrics",
+                              "none"], stdin=subprocess.DEVNULL, stderr=open(test.path("serve.log"), "wb"))
+    test.stack.callback(lambda: (serve.kill(), serve.wait()))
+    wait_for("serve looks", lambda: "does not run" not in " ".join(lab.status()["degraded"]))
+    lab.ls("panic", "--for", "1s", "--yes")
+    reader.wait_line("the end of panic", event="mode", action="panic-end")
+    lab.ls("off", "--for", "1s")
+    reader.wait_line("the end of off", event="mode", action="off-end")
+    lab.ls("overload", "set", "low", "--for", "1s")
+    reader.wait_line("the end of the level", event="overload", action="end")
+    lab.ls("off", "--for", "1m")
+    lab.ls("on")
+    lab.ls("overload", "set", "low", "--for", "1m")
+    lab.ls("overload", "auto")
+    lab.ls("off", "--for", "1s")
+    wait_for("the second end", lambda: sum(e.get("action") == "off-end" for e in reader.lines()) == 2)
+    check_equal("levels", sum(e.get("event") == "overload" and e.get("action") == "end" for e in reader.lines()), 1)
+
+
 if __name__ == "__main__":
     main()

@@ -343,6 +343,15 @@ def page(test):
     for _ in range(3):
         chromium.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowLeft", code="ArrowLeft", windowsVirtualKeyCode=37)
     shown(r"/^\d\d:\d\d:\d\d/.test(document.querySelector('#drops-read').textContent)", "a second, by the keyboard")
+    check_equal("what is not in use", chromium.value(
+        "['overload', 'cluster'].map(id => document.getElementById(id).hidden)"), [True, True])
+    lab.ls("overload", "set", "low", "--for", "5m")
+    shown("document.querySelector('#overload-level').innerText.startsWith('level 25 %, by hand')", "the level")
+    check_equal("the priorities", chromium.value(
+        "[...document.querySelectorAll('#priorities tr')].map(r => r.cells[0].textContent + ' ' + r.cells[3].textContent)"),
+        ["critical 0 %", "high 0 %", "normal 0 %", "low 100 %"])
+    lab.ls("overload", "auto")
+    shown("document.querySelector('#overload').hidden", "that nothing is shed any more")
     urls = {e["request"]["url"] for e in chromium.seen("Network.requestWillBeSent")}
     outside = [u for u in urls if not u.startswith(("http://127.0.0.1:9644/", "data:"))]
     check_equal("requests to the outside", outside, [])

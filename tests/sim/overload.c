@@ -8,6 +8,7 @@
  *	overload --table	the cases with every method, as a table
  *	overload --sweep	the grid alone: capacity, load, backlog, target, a capacity that halves
  *	LS_LONG=1		the grid for 30 s and three seeds
+ *	LS_SIM_SEED=N		other seeds; LS_SIM_CASE=TEXT the cases alone whose name has it
  *	LS_SIM_TRACE=1		what the controller did in each period
  *
  * The server is one FIFO queue with a bounded backlog. Clients open a connection, give up after 1 s, and try again
@@ -34,6 +35,7 @@
 #define HIGH_PART 0.08
 #define SAMPLES 5	/* of the backlog per period */
 #define HORIZON 16384	/* steps that a retry can lie ahead: 8 s */
+#define SHAKING 65536	/* handshakes at once */
 #define WAIT_BINS 10000 /* of 1 ms */
 
 enum method { NO_SHEDDING, SHORT_BACKLOG, CODEL, NO_GUARD, OURS, METHODS };
@@ -59,6 +61,8 @@ struct scenario {
 	double seconds;
 	double from_load; /* before `start_s`: load; a step */
 	double start_s;
+	unsigned users;	    /* 0: USERS */
+	double handshake_s; /* from an admitted SYN to the accept queue */
 };
 
 struct attempt {
@@ -124,6 +128,12 @@ struct sim {
 	struct ls_overload_state control;
 	uint32_t offered[LS_LEVELS];
 	double admitted, refused_guard, served;
+	double looked_s, looked_admitted, looked_served; /* at the last look */
+	double inside;					 /* what came in less what was finished */
+	double inside_sent, inside_before,
+		probe_last_s;	 /* as the newest probe and the last answered one found it */
+	struct attempt *shaking; /* a ring: SYN admitted, handshake not done */
+	unsigned shaking_head, shaking_n;
 	__u32 carry;
 	double guard_tat_s;
 	double guard;
@@ -231,9 +241,10 @@ static void refuse(struct sim *sim, struct attempt attempt)
 	retry(sim, attempt, sim->now_s + TIMEOUT_S);
 }
 
+static void enter(struct sim *sim, struct attempt attempt);
+
 static void arrive(struct sim *sim, struct attempt attempt)
 {
-	const unsigned backlog = sim->method == SHORT_BACKLOG ? 128 : sim->scenario->backlog;
 	sim->result.offered++;
 	attempt.arrived_s = (float)sim->now_s;
 	if (!is_admitted(sim, &attempt)) {
@@ -241,10 +252,21 @@ static void arrive(struct sim *sim, struct attempt attempt)
 		return;
 	}
 	sim->admitted++;
+	if (sim->scenario->handshake_s > 0 && sim->shaking_n < SHAKING)
+		sim->shaking[(sim->shaking_head + sim->shaking_n++) % SHAKING] = attempt;
+	else
+		enter(sim, attempt);
+}
+
+/* It stands: the listener's queue takes it, or loses it. */
+static void enter(struct sim *sim, struct attempt attempt)
+{
+	const unsigned backlog = sim->method == SHORT_BACKLOG ? 128 : sim->scenario->backlog;
 	if (sim->length >= (sim->scenario->early ? sim->room : backlog)) {
 		retry(sim, attempt, sim->now_s + TIMEOUT_S);
 		return;
 	}
+	sim->inside++;
 	sim->queue[(sim->head + sim->length++) & (sim->room - 1)] = attempt;
 }
 
@@ -292,6 +314,7 @@ static void serve(struct sim *sim)
 		}
 		sim->free_s += service_time(sim);
 		sim->served++;
+		sim->inside--;
 		const struct scenario *scenario = sim->scenario;
 		const bool loaded = sim->now_s >= scenario->start_s && sim->load_ended_s == 0;
 		const bool settled = sim->now_s >= scenario->start_s + scenario->settle_s &&
@@ -299,7 +322,8 @@ static void serve(struct sim *sim)
 				      sim->now_s >= scenario->drop_at_s + scenario->settle_s);
 		sim->done += loaded;
 		if (loaded && settled) {
-			const unsigned bin = (unsigned)(wait_s * 1000);
+			const unsigned bin =
+				(unsigned)(fmax(0, wait_s - scenario->handshake_s) * 1000);
 			sim->wait_bins[bin < WAIT_BINS ? bin : WAIT_BINS - 1]++;
 			sim->waits++;
 			if (wait_s > sim->result.max_wait_s)
@@ -324,18 +348,38 @@ static double accept_target(const struct sim *sim)
 					 sim->scenario->backlog);
 }
 
+/* The delay inside the application now: as it was for the last probe, and what has changed since that was sent. */
+static double probed(const struct sim *sim)
+{
+	return ls_overload_probe_delay(&sim->control, sim->probe_last_s,
+				       sim->inside - sim->inside_before,
+				       sim->probe_done_s > 0 ? sim->now_s - sim->probe_sent_s : 0);
+}
+
 static void probe(struct sim *sim)
 {
 	if (sim->probe_done_s > 0 && sim->now_s >= sim->probe_done_s) {
 		sim->probe_s = sim->probe_done_s - sim->probe_sent_s;
 		sim->probe_done_s = 0;
+		sim->probe_last_s = sim->probe_s;
+		sim->inside_before = sim->inside_sent;
 	}
 	if (sim->probe_done_s == 0) {
+		sim->inside_sent = sim->inside;
 		sim->probe_sent_s = sim->now_s;
 		sim->probe_done_s = sim->now_s + (sim->length + 1) / sim->capacity;
 	} else if (sim->now_s - sim->probe_sent_s > sim->probe_s) {
 		sim->probe_s = sim->now_s - sim->probe_sent_s; /* at least so long */
 	}
+}
+
+/* A look, after which the level is trimmed. */
+static void trim(struct sim *sim, const struct ls_overload_look *look)
+{
+	struct ls_overload_output output;
+	memcpy(output.admit, sim->admit, sizeof(output.admit));
+	ls_overload_trim(&sim->control, look, &output);
+	memcpy(sim->admit, output.admit, sizeof(sim->admit));
 }
 
 static void control(struct sim *sim)
@@ -351,10 +395,8 @@ static void control(struct sim *sim)
 		.has_waiting = sim->waiting_samples == sim->samples,
 	};
 	if (sim->scenario->early) {
-		probe(sim);
-		input.has_waiting = sim->probe_s > 0.5 * sim->scenario->target_s;
 		input.signals[LS_SIGNAL_PROBE] =
-			(struct ls_signal){ true, sim->probe_s, sim->scenario->target_s };
+			(struct ls_signal){ true, probed(sim), sim->scenario->target_s };
 	} else {
 		input.signals[LS_SIGNAL_ACCEPT_DELAY] = (struct ls_signal){
 			true, ls_overload_delay(&sim->control, sim->length, sim->served / period_s),
@@ -382,17 +424,24 @@ static void step(struct sim *sim, uint64_t number)
 	sim->capacity = scenario->capacity;
 	if (scenario->drop_at_s > 0 && sim->now_s >= scenario->drop_at_s)
 		sim->capacity /= 2;
+	const unsigned users = scenario->users ? scenario->users : USERS;
 	const bool is_over = sim->now_s >= scenario->seconds;
 	const double load = is_over ? scenario->from_load : load_at(scenario, sim->now_s);
 	if (is_over && sim->load_ended_s == 0)
 		sim->load_ended_s = sim->now_s;
 	const unsigned n = poisson(&sim->random, load * scenario->capacity * STEP_S);
 	for (unsigned i = 0; i < n; i++) {
-		struct attempt attempt = { .user = (uint16_t)(uniform(&sim->random) * USERS) };
-		attempt.is_high = attempt.user < high_part * USERS;
+		struct attempt attempt = { .user = (uint16_t)(uniform(&sim->random) * users) };
+		attempt.is_high = attempt.user < high_part * users;
 		attempt.counts = sim->now_s >= scenario->start_s && !is_over;
 		sim->high_started += attempt.is_high && attempt.counts;
 		arrive(sim, attempt);
+	}
+	while (sim->shaking_n &&
+	       sim->shaking[sim->shaking_head].arrived_s + scenario->handshake_s <= sim->now_s) {
+		enter(sim, sim->shaking[sim->shaking_head]);
+		sim->shaking_head = (sim->shaking_head + 1) % SHAKING;
+		sim->shaking_n--;
 	}
 	const unsigned slot = number % HORIZON;
 	/* After the load has ended its retries do not count as load that goes on. */
@@ -404,20 +453,39 @@ static void step(struct sim *sim, uint64_t number)
 	const unsigned period = (unsigned)(LS_OVERLOAD_PERIOD_S / STEP_S + 0.5);
 	if (sim->method < NO_GUARD || (number + 1) % (period / SAMPLES) != 0)
 		return;
+	if (scenario->early)
+		probe(sim);
 	sim->samples++;
-	sim->waiting_samples += sim->length > 0;
+	sim->waiting_samples += scenario->early ? probed(sim) > 0.5 * scenario->target_s
+						: sim->length > 0;
 	/* A flood is not waited for until the period ends. */
 	const double elapsed_s = sim->now_s - sim->stepped_s;
 	double offered = 0;
 	for (unsigned i = 0; i < LS_LEVELS; i++)
 		offered += sim->offered[i];
-	const bool is_flood = !scenario->early &&
-			      ls_overload_hurries(&sim->control, offered, sim->served, elapsed_s,
-						  ls_overload_delay(&sim->control, sim->length,
-								    sim->served / elapsed_s),
-						  accept_target(sim));
+	const bool is_flood = ls_overload_hurries(
+		&sim->control, offered, sim->served, elapsed_s,
+		scenario->early
+			? probed(sim)
+			: ls_overload_delay(&sim->control, sim->length, sim->served / elapsed_s),
+		scenario->early ? scenario->target_s : accept_target(sim));
+	const struct ls_overload_look look = {
+		.elapsed_s = sim->now_s - sim->looked_s,
+		.admitted = sim->admitted - sim->looked_admitted,
+		.served = sim->served - sim->looked_served,
+		.is_present = true,
+		.id = scenario->early ? LS_SIGNAL_PROBE : LS_SIGNAL_ACCEPT_DELAY,
+		.delay_s = scenario->early ? probed(sim)
+					   : ls_overload_delay(&sim->control, sim->length, 0),
+		.target_s = scenario->early ? scenario->target_s : accept_target(sim),
+	};
+	ls_overload_watch(&sim->control, &look);
 	if (is_flood || sim->samples == SAMPLES)
 		control(sim);
+	sim->looked_s = sim->now_s;
+	sim->looked_admitted = sim->admitted;
+	sim->looked_served = sim->served;
+	trim(sim, &look);
 }
 
 static struct result run(const struct scenario *scenario, enum method method, uint64_t seed)
@@ -430,6 +498,7 @@ static struct result run(const struct scenario *scenario, enum method method, ui
 	sim->random.state = seed;
 	sim->room = scenario->early ? 1U << 18 : 1U << 13;
 	sim->queue = calloc(sim->room, sizeof(*sim->queue));
+	sim->shaking = calloc(SHAKING, sizeof(*sim->shaking));
 	sim->result.first_refusal_s = sim->result.last_refusal_s = -1;
 	sim->load_began_s = scenario->start_s;
 	for (unsigned p = 0; p < LS_PRIORITIES; p++)
@@ -462,6 +531,7 @@ static struct result run(const struct scenario *scenario, enum method method, ui
 	for (unsigned slot = 0; slot < HORIZON; slot++)
 		free(sim->wheel[slot]);
 	free(sim->queue);
+	free(sim->shaking);
 	free(sim);
 	return result;
 }
@@ -474,5 +544,7 @@ int main(int argc, char **argv)
 		return print_table();
 	if (argc > 1 && strcmp(argv[1], "--sweep") == 0)
 		return sweep() != 0;
+	if (getenv("LS_SIM_CASE"))
+		return check_goals() != 0;
 	return check_goals() + check_rivals() + sweep() != 0;
 }

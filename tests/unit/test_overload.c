@@ -121,6 +121,110 @@ static void it_ends_when_nothing_has_to_be_refused_and_begins_again_at_once(void
 	assert_true(state.sheds);
 }
 
+static void what_came_beyond_a_look_is_taken_back_in_the_next(void **unused)
+{
+	struct ls_overload_state state;
+	struct ls_overload_output output, trimmed;
+	struct ls_overload_look look = { .elapsed_s = 0.02,
+					 .served = 40,
+					 .is_present = true,
+					 .id = LS_SIGNAL_ACCEPT_DELAY,
+					 .delay_s = 0.02,
+					 .target_s = 0.02 };
+
+	(void)unused;
+	ls_overload_init(&state, no_floor);
+	/* Before it sheds, nothing is trimmed. */
+	memset(&trimmed, 0xaa, sizeof(trimmed));
+	ls_overload_trim(&state, &look, &trimmed);
+	assert_true(trimmed.admit[LS_ABI_NORMAL] == 0xaaaaaaaaaaaaaaaaULL);
+	for (int k = 0; k < 20; k++)
+		step(&state, 0, 2560, 0, 200, 0.05, &output);
+	assert_true(state.sheds);
+	/* At its target, as many as wanted: the level is what it is. */
+	state.wanted = state.admit = state.capacity;
+	look.admitted = state.capacity * 0.02;
+	ls_overload_trim(&state, &look, &trimmed);
+	const double calm = part(trimmed.admit[LS_ABI_NORMAL]);
+	/* Twice as many: fewer next time, and only until they are made up for. */
+	look.admitted *= 2;
+	ls_overload_trim(&state, &look, &trimmed);
+	assert_true(part(trimmed.admit[LS_ABI_NORMAL]) < 0.8 * calm);
+	look.admitted = 0;
+	ls_overload_trim(&state, &look, &trimmed);
+	assert_true(part(trimmed.admit[LS_ABI_NORMAL]) > 0.9 * calm);
+	/* A queue above its target is followed at once, down to where it can show that things are better. */
+	look.admitted = state.wanted * 0.02;
+	look.delay_s = 0.5;
+	ls_overload_trim(&state, &look, &trimmed);
+	assert_true(part(trimmed.admit[LS_ABI_NORMAL]) < 0.3 * calm);
+	assert_true(part(trimmed.admit[LS_ABI_NORMAL]) > 0);
+}
+
+static void
+who_asks_for_less_than_gets_done_is_not_refused_for_a_queue_near_its_target(void **unused)
+{
+	struct ls_overload_state state;
+	struct ls_overload_output output;
+	struct ls_overload_look look = { .elapsed_s = 0.02,
+					 .served = 40,
+					 .is_present = true,
+					 .id = LS_SIGNAL_ACCEPT_DELAY,
+					 .delay_s = 0.045,
+					 .target_s = 0.02 };
+
+	(void)unused;
+	ls_overload_init(&state, no_floor);
+	for (int k = 0; k < 30; k++)
+		step(&state, 0, 2560, 128, 160, 0.05, &output);
+	assert_true(state.sheds);
+	ls_overload_trim(&state, &look, &output);
+	assert_true(output.admit[LS_ABI_HIGH] == LS_ADMIT_ALL);
+	assert_true(part(output.admit[LS_ABI_NORMAL]) < 0.05);
+	/* Far above it they are, too. */
+	look.delay_s = 0.3;
+	ls_overload_trim(&state, &look, &output);
+	assert_true(part(output.admit[LS_ABI_HIGH]) < 1);
+}
+
+static void capacity_is_learned_from_looks_that_began_with_enough(void **unused)
+{
+	struct ls_overload_state state;
+	struct ls_overload_output output;
+	struct ls_overload_look look = { .elapsed_s = 0.02,
+					 .is_present = true,
+					 .id = LS_SIGNAL_ACCEPT_DELAY,
+					 .target_s = 0.02 };
+
+	(void)unused;
+	ls_overload_init(&state, no_floor);
+	step(&state, 0, 256, 0, 200, 0.02, &output);
+	/* Long at each other look: 40 are done in it, and 10 in one that began with nothing. */
+	for (int k = 0; k < 200; k++) {
+		const bool was_long = k % 2;
+		look.served = was_long ? 40 : 10;
+		look.delay_s = was_long ? 0 : 0.05;
+		ls_overload_watch(&state, &look);
+		if (k % 5 == 4)
+			step(&state, 0, 256, 0, 125, 0.01, &output);
+	}
+	assert_true(state.capacity > 1900 && state.capacity < 2100);
+}
+
+static void a_probe_is_as_late_as_the_last_and_what_came_in_since(void **unused)
+{
+	struct ls_overload_state state;
+
+	(void)unused;
+	ls_overload_init(&state, no_floor);
+	assert_true(ls_overload_probe_delay(&state, 0.1, 50, 0) == 0.1);
+	state.capacity = 1000;
+	assert_true(ls_overload_probe_delay(&state, 0.1, 50, 0) > 0.149);
+	assert_true(ls_overload_probe_delay(&state, 0.1, 50, 0) < 0.151);
+	assert_true(ls_overload_probe_delay(&state, 0.1, -500, 0) == 0);
+	assert_true(ls_overload_probe_delay(&state, 0.1, -500, 0.3) == 0.3);
+}
+
 static void a_guard_gives_way_to_a_server_that_became_faster(void **unused)
 {
 	struct ls_overload_state state;
@@ -317,6 +421,11 @@ int main(void)
 		cmocka_unit_test(priorities_are_filled_from_the_top_and_floors_come_first),
 		cmocka_unit_test(a_long_queue_alone_does_not_shed_what_there_is_room_for),
 		cmocka_unit_test(it_ends_when_nothing_has_to_be_refused_and_begins_again_at_once),
+		cmocka_unit_test(what_came_beyond_a_look_is_taken_back_in_the_next),
+		cmocka_unit_test(
+			who_asks_for_less_than_gets_done_is_not_refused_for_a_queue_near_its_target),
+		cmocka_unit_test(capacity_is_learned_from_looks_that_began_with_enough),
+		cmocka_unit_test(a_probe_is_as_late_as_the_last_and_what_came_in_since),
 		cmocka_unit_test(a_guard_gives_way_to_a_server_that_became_faster),
 		cmocka_unit_test(a_part_above_its_target_is_brought_back_to_it),
 		cmocka_unit_test(a_breaker_opens_at_once_and_closes_in_steps),

@@ -29,6 +29,7 @@ static void read_counts(struct ls_plane *plane, struct ls_overload_view *view)
 	for (unsigned cpu = 0; cpu < n; cpu++) {
 		for (unsigned p = 0; p < LS_PRIORITIES; p++) {
 			view->admitted[p] += cpus[cpu].admitted[p];
+			view->refused_guard[p] += cpus[cpu].refused_guard[p];
 			view->refused[p] +=
 				cpus[cpu].refused_level[p] + cpus[cpu].refused_guard[p] +
 				cpus[cpu].refused_breaker[p] + cpus[cpu].refused_queue[p];
@@ -134,10 +135,11 @@ json_t *ls_overload_view_json(const struct ls_overload_view *view)
 	const bool has_numbers = view->is_controlled;
 
 	for (unsigned p = LS_PRIORITIES; p-- > 0;)
-		json_array_append_new(priorities,
-				      json_pack("{s:s, s:I, s:I}", "name", ls_priority_names[p],
-						"admitted", (json_int_t)view->admitted[p],
-						"refused", (json_int_t)view->refused[p]));
+		json_array_append_new(
+			priorities, json_pack("{s:s, s:I, s:I, s:I}", "name", ls_priority_names[p],
+					      "admitted", (json_int_t)view->admitted[p], "refused",
+					      (json_int_t)view->refused[p], "refused_by_guard",
+					      (json_int_t)view->refused_guard[p]));
 	return json_pack(
 		"{s:b, s:b, s:b, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "armed",
 		view->is_armed, "controlled", view->is_controlled, "shedding",

@@ -20,6 +20,7 @@ struct ls_overload_view {
 	double height; /* 0: nothing is refused by the level */
 	uint64_t left_ns;
 	uint64_t admitted[LS_PRIORITIES], refused[LS_PRIORITIES];
+	uint64_t refused_guard[LS_PRIORITIES]; /* of those, by the guard */
 	struct ls_accept_queue_view queue;
 	char text[LS_OVERLOAD_TEXT_BYTES + 160]; /* one sentence */
 	struct ls_overload_report_abi report;

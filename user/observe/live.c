@@ -375,6 +375,7 @@ void ls_live_json(const struct ls_live *live, const struct ls_reading *reading, 
 	add_tables(buffer, reading);
 	add_bans(buffer, &reading->bans);
 	add_sources(buffer, &reading->top);
+	ls_now_json(&reading->now, reading->top_ns, buffer);
 	add_samples(buffer, live, since);
 	ls_buffer_text(buffer, "}\n");
 }

@@ -131,7 +131,7 @@ static bool answer_live(struct observe *observe, const struct ls_http_request *r
 
 	(void)ls_number_parse(request->since, 0, UINT64_MAX, &since, NULL);
 	refresh(observe);
-	ls_reading_look_at_top(&observe->reading, observe->host->plane, ls_loop_monotonic_ns());
+	ls_reading_look_at_now(&observe->reading, observe->host->plane, ls_loop_monotonic_ns());
 	ls_live_json(&observe->live, &observe->reading, ls_loop_unix_ns(), since, &buffer);
 	return take_text(ret, "application/json", &buffer);
 }

@@ -120,7 +120,7 @@ static bool read_tables(struct ls_reading *reading, struct ls_plane *plane, uint
 	return true;
 }
 
-void ls_reading_look_at_top(struct ls_reading *reading, struct ls_plane *plane, uint64_t now_ns)
+void ls_reading_look_at_now(struct ls_reading *reading, struct ls_plane *plane, uint64_t now_ns)
 {
 	struct ls_top_reading top = { 0 };
 
@@ -129,6 +129,7 @@ void ls_reading_look_at_top(struct ls_reading *reading, struct ls_plane *plane, 
 	ls_top_fini(&reading->top);
 	reading->top = (struct ls_top_reading){ 0 };
 	reading->top_ns = now_ns;
+	ls_now_read(&reading->now, plane, now_ns);
 	if (!plane || ls_top_read(plane, NULL, &top, NULL) < 0)
 		return;
 	ls_top_sort(&top.sources, LS_TOP_BY_PACKETS);

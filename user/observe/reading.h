@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "loadshed/reasons.h"
+#include "user/observe/now.h"
 #include "user/observe/steady.h"
 #include "user/plane/bans.h"
 #include "user/plane/census.h"
@@ -53,6 +54,7 @@ struct ls_reading {
 	struct ls_occupancy occupancy;
 	struct ls_ban_survey bans;
 	struct ls_top_reading top;
+	struct ls_now now;	/* read with it, for the page */
 	uint64_t top_ns;	/* CLOCK_MONOTONIC of it; 0: never */
 	uint64_t policy_number; /* of what `policy` is the text of */
 	char *policy;		/* canonical text, owned; NULL: none */
@@ -67,8 +69,8 @@ void ls_reading_fini(struct ls_reading *reading);
 bool ls_reading_take(struct ls_reading *reading, struct ls_plane *plane, uint64_t now_ns,
 		     struct ls_error *error);
 
-/* Reads who sends most, once a second at most: for the page alone. What cannot be read is empty. */
-void ls_reading_look_at_top(struct ls_reading *reading, struct ls_plane *plane, uint64_t now_ns);
+/* Reads who sends most and what is shed and shared now, once a second at most: for the page alone. What cannot be read is empty. */
+void ls_reading_look_at_now(struct ls_reading *reading, struct ls_plane *plane, uint64_t now_ns);
 
 /*
  * The canonical text of the policy in force, which stays until the next call; "": nothing is attached. Made anew when the

@@ -10,7 +10,10 @@
 #define ADMIT_LEAST                                                                                \
 	0.1 /* of the capacity: work that is never admitted could not show that things are better */
 #define ERROR_MOST 5.0 /* then A is at its least anyway */
-#define SHAPE_NEW 0.5  /* weight of the last period in the histogram's shape */
+#define SHAPE_NEW 0.2  /* weight of the last period in the histogram's shape */
+#define HELD 0.75      /* of what gets done in a look: with so much waiting it does not run out */
+#define UNHELD_S 2.0   /* without such a look */
+#define JUMP 1.3       /* times as much or as little as before is another load and no chance */
 #define SLOW_S 1.0     /* time over which offered_slow forgets */
 #define QUIET_S 5.0    /* nothing to refuse for so long: shedding is over */
 #define OPENS 1.05     /* growth of A per period while nothing is too much */
@@ -20,8 +23,17 @@
 #define HURRY_LEAST 32	/* pieces of new work, below which a rate is chance, too */
 #define FAR_ERROR 0.5	/* half a period's work too much in the queue */
 #define FAR_GAIN 0.6
-#define BUSY_LEAST 5
-#define BUSY_WORK 500
+#define BUSY_LEAST 2
+#define BUSY_WORK 1000
+#define DEBT_S 0.1	    /* of the capacity: as much as is remembered of what came too much */
+#define CREDIT 0.2	    /* of that: as much as is remembered of what did not come */
+#define DEBT_BACK_S 0.04    /* two looks */
+#define GAIN_LEAST 0.3	    /* of a queue, per period: stable up to a round trip of 500 ms */
+#define GAIN_MOST 0.6	    /* and up to 100 ms for a slow server */
+#define GAIN_PER_CHANCE 60  /* over the square of a look's chance, of that which can be borne */
+#define CALM 0.6	    /* of the target: a standard deviation that the queue may have */
+#define SAFE 0.95	    /* of the capacity: who asks for less makes no queue */
+#define SAFE_ERROR 0.3	    /* 30 ms above the target, and they wait, too */
 #define WAITS 0.25	    /* part of its target that a queue must hold to show the capacity */
 #define DELAY_UNKNOWN_S 1.0 /* of what waits when nothing was ever served */
 #define FILL                                                                                       \
@@ -61,6 +73,7 @@ void ls_overload_init(struct ls_overload_state *state, const double floor[static
 	memset(state, 0, sizeof(*state));
 	memcpy(state->floor, floor, sizeof(state->floor));
 	state->cause = LS_SIGNAL_MAX;
+	state->unheld_s = UNHELD_S;
 }
 
 /* The target that a delay is held at: never so short that the service's own chance crosses it. */
@@ -117,19 +130,39 @@ static bool is_waiting(const struct ls_overload_state *state, const struct ls_ov
 	return !has_queue;
 }
 
-/* M is what was done over the last periods with work waiting, however short each of them was. */
+void ls_overload_watch(struct ls_overload_state *state, const struct ls_overload_look *look)
+{
+	const double rate = larger(state->capacity, state->served);
+
+	if (look->served >= 0 && state->held > HELD * rate * look->elapsed_s) {
+		state->held_served += look->served;
+		state->held_s += look->elapsed_s;
+	}
+	state->held = look->is_present ? look->delay_s * rate : 0;
+}
+
+/*
+ * M is what was done over the last periods with work waiting, however short each of them was.
+ *
+ * Best are looks that began with so much waiting that it could not run out: to choose by what was there before says
+ * nothing about how fast it went then. A queue that is always shorter, as of a fast server with a short target, shows
+ * M by periods in which something waited at every look, which is a little too low.
+ */
 static void learn_capacity(struct ls_overload_state *state, double served, double period_s)
 {
 	/* What a part that is too much was measured at is all that should be done. */
 	const bool is_part = state->error > 0 && state->cause < LS_SIGNAL_MAX &&
 			     !ls_signal_is_queue(state->cause);
+	const bool is_held = state->held_s > 0;
 
-	if (state->waits || is_part) {
+	state->unheld_s = is_held ? 0 : state->unheld_s + period_s;
+	if (is_held || is_part || (state->waits && state->unheld_s >= UNHELD_S)) {
 		const unsigned at = state->n_busy++ % LS_BUSY_PERIODS;
 		double work = 0, time_s = 0;
-		state->busy_served[at] = served * period_s;
-		state->busy_s[at] = period_s;
-		/* From the newest back, until chance is small: 500 pieces of exponential work are within 4.5 %. */
+		state->busy_served[at] = is_held ? state->held_served : served * period_s;
+		state->busy_s[at] = is_held ? state->held_s : period_s;
+		state->held_served = state->held_s = 0;
+		/* From the newest back, until chance is small: 1000 pieces of exponential work are within 3.2 %. */
 		for (unsigned i = 0; i < LS_BUSY_PERIODS && i < state->n_busy; i++) {
 			const unsigned before = (at + LS_BUSY_PERIODS - i) % LS_BUSY_PERIODS;
 			if (i >= BUSY_LEAST && work >= BUSY_WORK)
@@ -167,10 +200,11 @@ static void set_guard(struct ls_overload_state *state, const struct ls_overload_
 static void follow_offered(struct ls_overload_state *state, const struct ls_overload_input *input)
 {
 	const double slow = smaller(1, input->period_s / SLOW_S);
-	double sum = 0, smooth = 0;
+	double sum = 0, smooth = 0, demand[LS_PRIORITIES] = { 0 };
 
 	for (unsigned i = 0; i < LS_LEVELS; i++) {
 		const double rate = input->offered[i] / input->period_s;
+		demand[LS_ABI_CRITICAL - i / LS_LEVEL_STEPS] += rate;
 		state->shape[i] += SHAPE_NEW * (rate - state->shape[i]);
 		sum += rate;
 		smooth += state->shape[i];
@@ -179,7 +213,9 @@ static void follow_offered(struct ls_overload_state *state, const struct ls_over
 	state->offered_before = state->offered;
 	state->offered = sum;
 	state->offered_slow += slow * (sum - state->offered_slow);
-	if (smooth > 0 && sum > 0)
+	for (unsigned p = 0; p < LS_PRIORITIES; p++)
+		state->demand_slow[p] += slow * (demand[p] - state->demand_slow[p]);
+	if (smooth > 0 && sum > 0 && (sum > JUMP * smooth || smooth > JUMP * sum))
 		for (unsigned i = 0; i < LS_LEVELS; i++)
 			state->shape[i] *= sum / smooth;
 }
@@ -212,6 +248,15 @@ double ls_overload_delay(const struct ls_overload_state *state, double waiting, 
 	return waiting <= 0 ? 0 : rate > 0 ? waiting / rate : DELAY_UNKNOWN_S;
 }
 
+double ls_overload_probe_delay(const struct ls_overload_state *state, double last_s, double more,
+			       double so_far_s)
+{
+	const double rate = larger(state->capacity, state->served);
+	const double now_s = rate > 0 ? larger(0, last_s + more / rate) : last_s;
+
+	return larger(now_s, so_far_s);
+}
+
 double ls_overload_accept_target(const struct ls_overload_state *state, double target_s,
 				 double backlog_most)
 {
@@ -229,12 +274,21 @@ bool ls_overload_hurries(const struct ls_overload_state *state, double offered, 
 	       delay_s > ENTERS * target_s;
 }
 
-/* How much less than M is admitted, as a part of it: linear near the target, and a queue that is far too long goes fast. */
-static double correction(double error)
+static bool is_queue_cause(const struct ls_overload_state *state)
 {
-	const double far = larger(0, error - FAR_ERROR);
+	return state->cause < LS_SIGNAL_MAX && ls_signal_is_queue(state->cause);
+}
 
-	return LS_OVERLOAD_GAIN * error + FAR_GAIN * far;
+/*
+ * How much less than M is admitted, as a part of it: linear near the target, and a queue that is far too long goes
+ * fast. A part has been there for a period when it is seen; a queue is looked at several times in one.
+ */
+static double correction(const struct ls_overload_state *state)
+{
+	const double gain = is_queue_cause(state) ? larger(GAIN_LEAST, state->queue_gain)
+						  : LS_OVERLOAD_GAIN;
+
+	return gain * state->error + FAR_GAIN * larger(0, state->error - FAR_ERROR);
 }
 
 /* Decides between shedding and not, and A. */
@@ -249,20 +303,21 @@ static void decide(struct ls_overload_state *state, const struct ls_overload_inp
 		state->sheds = true;
 		state->changes++;
 		state->quiet_s = 0;
-		state->admit = state->capacity;
+		state->admit = state->wanted = state->capacity;
+		state->debt = 0;
 	}
 	if (state->error > 0 || state->waits) {
 		/* A part only says that it is too much; its error is against what was admitted, not what was done. */
 		const double base =
-			state->cause < LS_SIGNAL_MAX && ls_signal_is_queue(state->cause)
+			is_queue_cause(state)
 				? state->capacity
 				: smaller(state->admit, larger(wanted, state->capacity));
-		state->admit = larger(ADMIT_LEAST * state->capacity,
-				      base * (1 - correction(state->error)));
+		state->admit =
+			larger(ADMIT_LEAST * state->capacity, base * (1 - correction(state)));
 	} else {
-		state->admit = 0.01 * state->capacity +
-			       larger(OPENS * state->admit,
-				      state->capacity * (1 - correction(state->error)));
+		state->admit =
+			0.01 * state->capacity +
+			larger(OPENS * state->admit, state->capacity * (1 - correction(state)));
 	}
 	/* No more comes than gets done, and nothing waits long: what is left of the level would only refuse by chance. */
 	if (state->error <= 0 && state->offered_recent <= state->capacity)
@@ -288,24 +343,33 @@ static __u64 admit_of(const double *shape, double room)
 	return LS_ADMIT_ALL;
 }
 
-/* Fills the priorities from the top, after each has got its floor. */
-static void invert(const struct ls_overload_state *state, __u64 ret[static LS_PRIORITIES])
+/*
+ * Fills the priorities from the top with `admit` per second, after each has got its floor. Those that together ask for
+ * less than gets done cannot keep a queue long: while it is not far too long, it is only the others that wait for it to
+ * become shorter.
+ */
+static void invert(const struct ls_overload_state *state, double admit,
+		   __u64 ret[static LS_PRIORITIES])
 {
-	double demand[LS_PRIORITIES] = { 0 }, room[LS_PRIORITIES], left = state->admit;
+	double demand[LS_PRIORITIES] = { 0 }, room[LS_PRIORITIES], left = admit, above = 0;
 
 	for (unsigned p = 0; p < LS_PRIORITIES; p++) {
 		const double *shape = &state->shape[(LS_ABI_CRITICAL - p) * LS_LEVEL_STEPS];
 		for (unsigned step = 0; step < LS_LEVEL_STEPS; step++)
 			demand[p] += shape[step];
-		room[p] = smaller(demand[p], state->floor[p] * state->admit);
+		room[p] = smaller(demand[p], state->floor[p] * admit);
 		left -= room[p];
 	}
 	for (unsigned p = LS_PRIORITIES; p-- > 0;) {
-		const double more = larger(0, smaller(demand[p] - room[p], left));
+		above += state->demand_slow[p];
+		const bool is_safe = is_queue_cause(state) && state->error < SAFE_ERROR &&
+				     above < SAFE * state->capacity;
+		const double more =
+			larger(0, smaller(demand[p] - room[p], is_safe ? demand[p] : left));
 		left -= more;
 		room[p] += more;
 		/* What there is room for as a whole is admitted as a whole, whatever comes next. */
-		ret[p] = room[p] >= demand[p] && left > 0
+		ret[p] = room[p] >= demand[p] && (is_safe || left > 0)
 				 ? LS_ADMIT_ALL
 				 : admit_of(&state->shape[(LS_ABI_CRITICAL - p) * LS_LEVEL_STEPS],
 					    room[p]);
@@ -329,7 +393,43 @@ void ls_overload_step(struct ls_overload_state *state, const struct ls_overload_
 	for (unsigned p = 0; p < LS_PRIORITIES; p++)
 		ret->admit[p] = LS_ADMIT_ALL;
 	if (state->sheds)
-		invert(state, ret->admit);
+		invert(state, state->admit, ret->admit);
+}
+
+/*
+ * The gain of a queue that is looked at every LS_OVERLOAD_LOOK_S. n pieces of work come and go in a look, and by chance
+ * sqrt(n) more or fewer; a queue of d M pieces can bear a part of that. The values were swept by tests/sim/overload.
+ */
+static double queue_gain(const struct ls_overload_state *state, double target)
+{
+	const double held = CALM * target * state->capacity;
+	const double chance = held > 0 ? state->capacity * LS_OVERLOAD_LOOK_S / (held * held) : 0;
+
+	return smaller(GAIN_MOST, larger(GAIN_LEAST, GAIN_PER_CHANCE * chance * chance));
+}
+
+void ls_overload_trim(struct ls_overload_state *state, const struct ls_overload_look *look,
+		      struct ls_overload_output *ret)
+{
+	const double most = state->capacity * DEBT_S;
+
+	if (!state->sheds)
+		return;
+	/* What came by chance above what was wanted is not admitted once more, and what did not come is not made up for. */
+	state->debt += look->admitted - state->wanted * look->elapsed_s;
+	state->debt = smaller(larger(state->debt, -CREDIT * most), most);
+	if (look->is_present && state->cause == look->id) {
+		const double target = target_of(state, look->id, look->target_s);
+		state->error = smaller((look->delay_s - target) / LS_OVERLOAD_PERIOD_S, ERROR_MOST);
+		state->queue_gain = queue_gain(state, target);
+		if (state->error > 0 || state->waits)
+			state->admit = larger(ADMIT_LEAST * state->capacity,
+					      state->capacity * (1 - correction(state)));
+	}
+	state->wanted = state->admit;
+	invert(state,
+	       larger(ADMIT_LEAST * state->capacity, state->admit - state->debt / DEBT_BACK_S),
+	       ret->admit);
 }
 
 double ls_overload_height(const __u64 admit[static LS_PRIORITIES])

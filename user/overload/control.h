@@ -16,6 +16,12 @@
  * stable for g = 0.2 up to m = 7, without overshoot up to m = 1 (roots of z^(m+1) - z^m + g; Levin and May, "A note on
  * difference-delay equations", 1976). The largest e of all signals decides.
  *
+ * A queue is looked at several times in a period, and A trimmed by what is seen. Chance is what makes a slow server's
+ * queue long or empty: at 400 pieces of work per second, 9 of a period's 40 come or go by chance, and a target of 25 ms
+ * is 10. So the gain is the larger the more of the target is chance; it is small where work is fast, because there a
+ * look is short against the round trip of a client, which is the lag. What was admitted beyond A is known before it is
+ * in any queue, and taken back from the next look.
+ *
  * A becomes a level by inverting the histogram of what was offered: priorities are filled from the top until A is
  * used up, so one step is exact whatever the overload, and a lower priority never comes before a higher one but for
  * its floor. What is offered decides, not what passed: refusing does not make the overload look over.
@@ -32,6 +38,7 @@
 
 #define LS_OVERLOAD_PERIOD_S 0.1
 #define LS_OVERLOAD_GAIN 0.2
+#define LS_OVERLOAD_LOOK_S 0.02
 
 /* Every signal: id, key in the policy, whether it is a queue's delay in seconds (else a part of 1). */
 #define LS_SIGNAL_LIST(X)                                                                          \
@@ -80,19 +87,26 @@ struct ls_overload_state {
 	unsigned n_busy;
 	double peaks[LS_PEAK_PERIODS]; /* the most that got done per second, by period; a ring */
 	unsigned peak_at;
-	double peak;		 /* the largest of them */
-	bool has_peak;		 /* a queue was ever seen to wait */
-	double served;		 /* per second, of the last period */
-	double capacity;	 /* M, per second; 0: not known */
-	double admit;		 /* A, per second; 0: everything */
-	double guard;		 /* per second; 0: none */
-	double shape[LS_LEVELS]; /* offered per second by index, smoothed */
-	double offered;		 /* per second */
-	double offered_before;	 /* the same one period earlier */
-	double offered_recent;	 /* mean of the last three */
-	double offered_slow;	 /* the same over about 1 s */
-	double error;		 /* the largest e of the last period */
-	enum ls_signal_id cause; /* whose that was */
+	double peak;			   /* the largest of them */
+	bool has_peak;			   /* a queue was ever seen to wait */
+	double served;			   /* per second, of the last period */
+	double capacity;		   /* M, per second; 0: not known */
+	double admit;			   /* A, per second; 0: everything */
+	double guard;			   /* per second; 0: none */
+	double shape[LS_LEVELS];	   /* offered per second by index, smoothed */
+	double offered;			   /* per second */
+	double offered_before;		   /* the same one period earlier */
+	double offered_recent;		   /* mean of the last three */
+	double offered_slow;		   /* the same over about 1 s */
+	double demand_slow[LS_PRIORITIES]; /* and by priority, as LS_ABI_* */
+	double wanted;		    /* A at the last look, without what makes up for chance */
+	double debt;		    /* pieces of work that were admitted beyond it */
+	double held;		    /* pieces of work that waited at the last look */
+	double held_served, held_s; /* of this period's looks that began with enough of them */
+	double unheld_s;	    /* for how long there was no such look */
+	double queue_gain;	    /* of the queue that is the cause */
+	double error;		    /* the largest e of the last period */
+	enum ls_signal_id cause;    /* whose that was */
 	struct ls_signal seen[LS_SIGNAL_MAX];
 	bool waits; /* the server had work waiting: what it served is what it can do */
 	bool sheds;
@@ -113,8 +127,36 @@ void ls_overload_init(struct ls_overload_state *state, const double floor[static
 void ls_overload_step(struct ls_overload_state *state, const struct ls_overload_input *input,
 		      struct ls_overload_output *ret);
 
+/* What a look between two periods has shown. */
+struct ls_overload_look {
+	double elapsed_s; /* since the last look */
+	double admitted;  /* new work that passed since then */
+	double served;	  /* that was finished; < 0: not known */
+	bool is_present;  /* whether the delay is known */
+	enum ls_signal_id id;
+	double delay_s, target_s;
+};
+
+/* Each look, before a step or a trim: learns from it what the server can do. */
+void ls_overload_watch(struct ls_overload_state *state, const struct ls_overload_look *look);
+
+/*
+ * Some times per period while it sheds, so that chance is made up for before it is a queue: A follows the delay as it
+ * is now, and what was admitted beyond A is taken back from the next look. Leaves all but ret->admit alone, and that
+ * too while it does not shed.
+ */
+void ls_overload_trim(struct ls_overload_state *state, const struct ls_overload_look *look,
+		      struct ls_overload_output *ret);
+
 /* How long what is behind `waiting` pieces of work waits, in seconds; served: per second, in this period. */
 double ls_overload_delay(const struct ls_overload_state *state, double waiting, double served);
+
+/*
+ * How long work waits inside an application that accepts at once: as long as the last probe, and what has come in less
+ * what got done (`more`) since that was sent; at least as long as the one that is on its way.
+ */
+double ls_overload_probe_delay(const struct ls_overload_state *state, double last_s, double more,
+			       double so_far_s);
 
 /* The target of an accept queue: a backlog so short that it is full before target_s has its half as target. */
 double ls_overload_accept_target(const struct ls_overload_state *state, double target_s,

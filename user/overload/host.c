@@ -182,17 +182,18 @@ const char *ls_host_tcp(struct ls_host *host, uint64_t *ret_opened, uint64_t *re
 	    !find_field(text, "Tcp:", "AttemptFails", &failed) ||
 	    !find_field(text, "Tcp:", "CurrEstab", &established))
 		return "/proc/net/snmp is not understood";
-	const uint64_t was_opened = host->opened, was_all = host->established;
+	const uint64_t was_opened = host->opened, was_closed = host->closed;
 	/* All that were ever open less those that are: those that were closed. */
 	const uint64_t closed = passive + active - established;
 	const bool is_first = !host->has_tcp;
 	host->opened = passive;
-	host->established = closed;
+	host->closed = closed;
+	host->inside = established;
 	host->has_tcp = true;
 	if (is_first)
 		return first_look;
 	*ret_opened = passive - was_opened;
-	*ret_finished = (int64_t)(closed - was_all) > 0 ? closed - was_all : 0;
+	*ret_finished = (int64_t)(closed - was_closed) > 0 ? closed - was_closed : 0;
 	return NULL;
 }
 

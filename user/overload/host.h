@@ -27,7 +27,8 @@ struct ls_host {
 	uint64_t pressure_us, pressure_at_ns;
 	uint64_t softnet_dropped;
 	bool has_softnet;
-	uint64_t opened, established;
+	uint64_t opened, closed;
+	uint64_t inside; /* connections that stand, in and out, as ls_host_tcp() saw them last */
 	bool has_tcp;
 	uint64_t overflows;
 	bool has_overflows;

@@ -22,7 +22,7 @@
 #include "user/policy/names.h"
 #include "user/policy/policy.h"
 
-#define LOOK_NS 20000000ULL
+#define LOOK_NS ((uint64_t)(LS_OVERLOAD_LOOK_S * 1e9))
 #define PERIOD_NS 100000000ULL
 #define LEVEL_NS 1000000000ULL /* a level that nobody renews ends by then */
 #define GUARD_NS                                                                                   \
@@ -57,6 +57,8 @@ struct ls_overload_module {
 	/* Sums over CPUs at the last step. */
 	uint32_t offered[LS_LEVELS];
 	uint64_t admitted, admitted_tcp, refused_guard;
+	/* At the last look. */
+	uint64_t looked_ns, looked_admitted, looked_admitted_tcp;
 	uint32_t heavy_after;
 	struct kept *kept; /* owned */
 };
@@ -194,7 +196,9 @@ static void start_counting(struct ls_overload_module *module, uint64_t now_ns)
 	module->admitted = total(sums.admitted);
 	module->admitted_tcp = sums.admitted_tcp;
 	module->refused_guard = total(sums.refused_guard);
-	module->stepped_ns = now_ns;
+	module->stepped_ns = module->looked_ns = now_ns;
+	module->looked_admitted = module->admitted;
+	module->looked_admitted_tcp = module->admitted_tcp;
 }
 
 /* Follows the policy in force; whether it asks for anything. */
@@ -342,19 +346,26 @@ static void name_missing(struct ls_overload_module *module, uint64_t now_ns)
 
 /* ---- a period ---- */
 
-static void write_level(struct ls_overload_module *module, const struct ls_overload_output *output,
+static void write_admit(struct ls_overload_module *module, const __u64 admit[static LS_PRIORITIES],
 			struct ls_overload *overload)
 {
 	struct ls_level_abi *level = &overload->level;
+
+	for (unsigned p = 0; p < LS_PRIORITIES; p++)
+		__atomic_store_n((uint64_t *)&level->admit[p], admit[p], __ATOMIC_RELAXED);
+	__atomic_store_n((uint64_t *)&level->until_ns,
+			 ls_plane_ticking_ns(module->host->plane) + LEVEL_NS, __ATOMIC_RELEASE);
+}
+
+static void write_level(struct ls_overload_module *module, const struct ls_overload_output *output,
+			struct ls_overload *overload)
+{
 	const uint64_t hour = ls_loop_unix_ns() / GUARD_NS;
 
 	__atomic_store_n((uint64_t *)&overload->salt, hour * 0x9e3779b97f4a7c15ULL,
 			 __ATOMIC_RELAXED);
 	__atomic_store_n(&overload->heavy_after, module->heavy_after, __ATOMIC_RELAXED);
-	for (unsigned p = 0; p < LS_PRIORITIES; p++)
-		__atomic_store_n((uint64_t *)&level->admit[p], output->admit[p], __ATOMIC_RELAXED);
-	__atomic_store_n((uint64_t *)&level->until_ns,
-			 ls_plane_ticking_ns(module->host->plane) + LEVEL_NS, __ATOMIC_RELEASE);
+	write_admit(module, output->admit, overload);
 	ls_plane_set_guard(module->host->plane, output->guard, GUARD_NS);
 }
 
@@ -416,31 +427,45 @@ static void step(struct ls_overload_module *module, const struct sums *sums, uin
 	name_missing(module, now_ns);
 }
 
-/* Whether one of the two queues that are looked at within the period shows a flood. */
-static bool is_flood(const struct ls_overload_module *module, double offered, uint64_t now_ns)
+/* Whether the queue that is looked at within the period shows a flood. */
+static bool is_flood(const struct ls_overload_module *module, const struct ls_overload_look *look,
+		     double offered, uint64_t now_ns)
 {
-	const struct ls_signals *signals = &module->policy->signals;
 	const struct ls_overload_state *state = &module->state;
 	const double elapsed_s = (double)(now_ns - module->stepped_ns) / 1e9;
-	const double waiting = ls_gauges_waiting(&module->gauges);
-	const double served = fmax(0, offered - waiting);
-	const double delay_s = ls_overload_delay(state, waiting, served / elapsed_s);
-	const double target_s = ls_overload_accept_target(
-		state, (double)signals->accept_delay_ns / 1e9, module->gauges.queues.worst_most);
-
-	if (signals->accept_delay_ns &&
-	    ls_overload_hurries(state, offered, served, elapsed_s, delay_s, target_s))
-		return true;
 	/* Of what is inside an application nobody knows what is done before it is; so as much as in the last period. */
-	return signals->probe.kind != LS_ENDPOINT_NONE &&
-	       ls_overload_hurries(state, offered, state->served * elapsed_s, elapsed_s,
-				   ls_gauges_probing(&module->gauges, now_ns),
-				   (double)signals->probe_target_ns / 1e9);
+	const double served = look->id == LS_SIGNAL_PROBE
+				      ? state->served * elapsed_s
+				      : fmax(0, offered - ls_gauges_waiting(&module->gauges));
+
+	return look->is_present && ls_overload_hurries(state, offered, served, elapsed_s,
+						       look->delay_s, look->target_s);
+}
+
+/* What happened since the last look. */
+static void fill_look(struct ls_overload_module *module, const struct sums *sums, uint64_t now_ns,
+		      struct ls_overload_look *ret)
+{
+	const uint64_t admitted = total(sums->admitted);
+	const double tcp = (double)(sums->admitted_tcp - module->looked_admitted_tcp);
+
+	*ret = (struct ls_overload_look){
+		.elapsed_s = (double)(now_ns - module->looked_ns) / 1e9,
+		.admitted = (double)(admitted - module->looked_admitted),
+	};
+	ls_gauges_delay(&module->gauges, &module->state, now_ns, ret);
+	if (ret->served >= 0)
+		ret->served += fmax(0, ret->admitted - tcp);
+	module->looked_ns = now_ns;
+	module->looked_admitted = admitted;
+	module->looked_admitted_tcp = sums->admitted_tcp;
 }
 
 static void look(void *data, uint64_t now_ns)
 {
 	struct ls_overload_module *module = data;
+	struct ls_overload_output output;
+	struct ls_overload_look look;
 	unsigned n = 0;
 	struct sums sums;
 
@@ -464,9 +489,15 @@ static void look(void *data, uint64_t now_ns)
 		module->heavy_after =
 			fair_rate(module, cpus, n, ls_plane_ticking_ns(module->host->plane));
 	}
-	if (is_flood(module, offered, now_ns) ||
+	fill_look(module, &sums, now_ns, &look);
+	ls_overload_watch(&module->state, &look);
+	if (is_flood(module, &look, offered, now_ns) ||
 	    now_ns - module->stepped_ns + LOOK_NS / 2 >= PERIOD_NS)
 		step(module, &sums, now_ns);
+	if (!module->state.sheds)
+		return;
+	ls_overload_trim(&module->state, &look, &output);
+	write_admit(module, output.admit, overload);
 }
 
 /* ---- the module ---- */

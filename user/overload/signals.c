@@ -27,7 +27,7 @@ void ls_gauges_init(struct ls_gauges *gauges, const struct ls_signals *policy, s
 	*gauges = (struct ls_gauges){ .policy = policy };
 	ls_host_init(&gauges->host, "/proc");
 	gauges->sockets_fd = ls_sockets_open(&ignored);
-	gauges->queues_why = "not looked at yet";
+	gauges->queues_why = gauges->tcp_why = "not looked at yet";
 	ls_ask_init(&gauges->load, loop, &policy->load, true);
 	ls_ask_init(&gauges->probe, loop, &policy->probe, false);
 }
@@ -53,11 +53,50 @@ static void look_at_queues(struct ls_gauges *gauges)
 	gauges->looks_waiting += r == 0 && gauges->queues.waiting > 0;
 }
 
+/* Connections, after the queues: what reached those and is no longer there was taken. */
+static void look_at_connections(struct ls_gauges *gauges)
+{
+	uint64_t opened = 0, finished = 0;
+	const double left = (double)gauges->queues.waiting - (double)gauges->waiting_before;
+
+	gauges->tcp_why = ls_host_tcp(&gauges->host, &opened, &finished);
+	gauges->waiting_before = gauges->queues.waiting;
+	gauges->accepted_now = (double)opened - left > 0 ? (double)opened - left : 0;
+	gauges->finished_now = (double)finished;
+}
+
+/* A probe is a connection of this host to itself, and both its ends are closed by now. */
+#define PROBE_ENDS 2
+
+static void look_at_probe(struct ls_gauges *gauges, uint64_t now_ns)
+{
+	struct ls_ask *ask = &gauges->probe;
+
+	ls_ask_expire(ask, now_ns, ASK_TIMEOUT_NS);
+	if (ask->is_done) {
+		gauges->probe_latency_ns = ask->latency_ns;
+		gauges->probe_at_ns = ask->is_good || ask->latency_ns >= ASK_TIMEOUT_NS ? now_ns
+											: 0;
+		gauges->inside_answered = gauges->inside_sent;
+		gauges->finished_now =
+			gauges->finished_now > PROBE_ENDS ? gauges->finished_now - PROBE_ENDS : 0;
+		ask->is_done = false;
+	}
+	if (now_ns - ask->started_ns >= ASK_EVERY_NS && !ls_ask_is_busy(ask)) {
+		gauges->inside_sent = (double)gauges->host.inside;
+		ls_ask_start(ask, now_ns);
+	}
+}
+
 void ls_gauges_look(struct ls_gauges *gauges, uint64_t now_ns)
 {
 	if (gauges->policy->accept_delay_ns)
 		look_at_queues(gauges);
-	ls_ask_expire(&gauges->probe, now_ns, ASK_TIMEOUT_NS);
+	look_at_connections(gauges);
+	if (gauges->policy->probe.kind != LS_ENDPOINT_NONE)
+		look_at_probe(gauges, now_ns);
+	gauges->accepted += gauges->accepted_now;
+	gauges->finished += gauges->finished_now;
 	ls_ask_expire(&gauges->load, now_ns, ASK_TIMEOUT_NS);
 }
 
@@ -66,10 +105,47 @@ double ls_gauges_waiting(const struct ls_gauges *gauges)
 	return gauges->queues_why ? 0 : (double)gauges->queues.waiting;
 }
 
-double ls_gauges_probing(const struct ls_gauges *gauges, uint64_t now_ns)
+/* How long work waits inside the application now, in seconds. */
+static double probe_delay(const struct ls_gauges *gauges, const struct ls_overload_state *state,
+			  uint64_t now_ns)
 {
-	return ls_ask_is_busy(&gauges->probe) ? (double)(now_ns - gauges->probe.started_ns) / SECOND
-					      : 0;
+	const bool is_busy = ls_ask_is_busy(&gauges->probe);
+	const double so_far_s = is_busy ? (double)(now_ns - gauges->probe.started_ns) / SECOND : 0;
+	const double own = is_busy ? PROBE_ENDS : 0;
+	const double more =
+		gauges->tcp_why ? 0 : (double)gauges->host.inside - own - gauges->inside_answered;
+
+	return ls_overload_probe_delay(state, (double)gauges->probe_latency_ns / SECOND, more,
+				       so_far_s);
+}
+
+static double accept_delay(const struct ls_gauges *gauges, const struct ls_overload_state *state)
+{
+	return ls_overload_delay(state, (double)gauges->queues.waiting, 0);
+}
+
+void ls_gauges_delay(const struct ls_gauges *gauges, const struct ls_overload_state *state,
+		     uint64_t now_ns, struct ls_overload_look *ret)
+{
+	const struct ls_signals *policy = gauges->policy;
+	const double target_s = ls_overload_accept_target(
+		state, (double)policy->accept_delay_ns / SECOND, gauges->queues.worst_most);
+	const double probe_target_s = (double)policy->probe_target_ns / SECOND;
+	const double probed_s = gauges->probe_at_ns ? probe_delay(gauges, state, now_ns) : 0;
+
+	ret->is_present = target_s > 0 && !gauges->queues_why;
+	ret->id = LS_SIGNAL_ACCEPT_DELAY;
+	ret->delay_s = ret->is_present ? accept_delay(gauges, state) : 0;
+	ret->target_s = target_s;
+	ret->served = gauges->tcp_why ? -1 : gauges->accepted_now;
+	if (!gauges->probe_at_ns ||
+	    (ret->is_present && ret->delay_s * probe_target_s >= probed_s * target_s))
+		return;
+	ret->is_present = true;
+	ret->id = LS_SIGNAL_PROBE;
+	ret->delay_s = probed_s;
+	ret->target_s = probe_target_s;
+	ret->served = gauges->tcp_why ? -1 : gauges->finished_now;
 }
 
 static void miss(struct ls_measured *measured, enum ls_signal_id id, const char *why)
@@ -86,17 +162,10 @@ static void measure_accept(struct ls_gauges *gauges, const struct ls_overload_st
 			   double elapsed_s, struct ls_measured *measured)
 {
 	const double target_s = (double)gauges->policy->accept_delay_ns / SECOND;
-	uint64_t opened = 0, finished = 0, lost = 0;
-	const char *why = ls_host_tcp(&gauges->host, &opened, &finished);
+	uint64_t lost = 0;
 
-	measured->accepted = measured->finished = -1;
-	if (!why) {
-		/* What reached the queues and is no longer there was taken. */
-		const double left = (double)gauges->queues.waiting - (double)gauges->waiting_before;
-		measured->accepted = (double)opened - left > 0 ? (double)opened - left : 0;
-		measured->finished = (double)finished;
-	}
-	gauges->waiting_before = gauges->queues.waiting;
+	measured->accepted = gauges->tcp_why ? -1 : gauges->accepted;
+	measured->finished = gauges->tcp_why ? -1 : gauges->finished;
 	measured->is_on[LS_SIGNAL_ACCEPT_DELAY] = target_s > 0;
 	if (target_s <= 0)
 		return;
@@ -224,31 +293,20 @@ static void measure_load(struct ls_gauges *gauges, uint64_t now_ns, struct ls_me
 		ls_ask_start(ask, now_ns);
 }
 
-static void measure_probe(struct ls_gauges *gauges, uint64_t now_ns, struct ls_measured *measured)
+static void measure_probe(const struct ls_gauges *gauges, const struct ls_overload_state *state,
+			  uint64_t now_ns, struct ls_measured *measured)
 {
 	const struct ls_signals *policy = gauges->policy;
 	const double target = (double)policy->probe_target_ns / SECOND;
-	struct ls_ask *ask = &gauges->probe;
 
 	measured->is_on[LS_SIGNAL_PROBE] = policy->probe.kind != LS_ENDPOINT_NONE;
 	if (!measured->is_on[LS_SIGNAL_PROBE])
 		return;
-	if (ask->is_done) {
-		gauges->probe_latency_ns = ask->latency_ns;
-		gauges->probe_at_ns = ask->is_good || ask->latency_ns >= ASK_TIMEOUT_NS ? now_ns
-											: 0;
-		ask->is_done = false;
-	}
-	/* One that is on its way has taken so long at least. */
-	const uint64_t so_far_ns = ls_ask_is_busy(ask) ? now_ns - ask->started_ns : 0;
-	const uint64_t latency_ns = so_far_ns > gauges->probe_latency_ns ? so_far_ns
-									 : gauges->probe_latency_ns;
 	if (gauges->probe_at_ns)
-		put(measured, LS_SIGNAL_PROBE, (double)latency_ns / SECOND, target);
+		put(measured, LS_SIGNAL_PROBE, probe_delay(gauges, state, now_ns), target);
 	else
-		miss(measured, LS_SIGNAL_PROBE, *ask->why ? ask->why : "no answer yet");
-	if (now_ns - ask->started_ns >= ASK_EVERY_NS)
-		ls_ask_start(ask, now_ns);
+		miss(measured, LS_SIGNAL_PROBE,
+		     *gauges->probe.why ? gauges->probe.why : "no answer yet");
 }
 
 void ls_gauges_measure(struct ls_gauges *gauges, const struct ls_overload_state *state,
@@ -258,10 +316,11 @@ void ls_gauges_measure(struct ls_gauges *gauges, const struct ls_overload_state 
 	measure_accept(gauges, state, elapsed_s, ret);
 	measure_host(gauges, now_ns, elapsed_s, ret);
 	measure_load(gauges, now_ns, ret);
-	measure_probe(gauges, now_ns, ret);
+	measure_probe(gauges, state, now_ns, ret);
 	/* A probe that waits shows work that waits inside the application. */
 	const struct ls_signal *probe = &ret->signals[LS_SIGNAL_PROBE];
 	if (probe->is_present && probe->value > 0.5 * probe->target)
 		ret->has_waiting = true;
 	gauges->looks = gauges->looks_waiting = 0;
+	gauges->accepted = gauges->finished = 0;
 }

@@ -39,6 +39,11 @@ struct ls_gauges {
 	const char *queues_why;
 	unsigned looks, looks_waiting;
 	uint64_t waiting_before;
+	const char *tcp_why;		   /* NULL: what follows is known */
+	double accepted, finished;	   /* connections, in this period */
+	double accepted_now, finished_now; /* and since the last look */
+	double inside_sent,
+		inside_answered; /* that stood when the newest probe, the last answered one, was sent */
 	/* Smoothed or kept from one period to the next. */
 	double cpu, pressure;
 	double load_value;
@@ -59,8 +64,12 @@ void ls_gauges_look(struct ls_gauges *gauges, uint64_t now_ns);
 /* The longest wait of the accept queues as they were at the last look, in pieces of work. */
 double ls_gauges_waiting(const struct ls_gauges *gauges);
 
-/* How long a probe that is on its way has taken so far, in seconds; 0: none is. */
-double ls_gauges_probing(const struct ls_gauges *gauges, uint64_t now_ns);
+/*
+ * Of the two delays the one that is the larger part of its target, as it is now, and what was served since the last
+ * look; leaves the rest of *ret alone.
+ */
+void ls_gauges_delay(const struct ls_gauges *gauges, const struct ls_overload_state *state,
+		     uint64_t now_ns, struct ls_overload_look *ret);
 
 /* Ends the period: `elapsed_s` since the last end. */
 void ls_gauges_measure(struct ls_gauges *gauges, const struct ls_overload_state *state,

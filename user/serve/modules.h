@@ -7,6 +7,7 @@
 struct ls_module;
 
 extern const struct ls_module ls_module_adopt;
+extern const struct ls_module ls_module_ended;
 extern const struct ls_module ls_module_reload;
 extern const struct ls_module ls_module_watch;
 

@@ -39,6 +39,7 @@ static const struct ls_module *const modules[] = {
 	&ls_module_adopt,
 	&ls_module_reload,
 	&ls_module_watch,
+	&ls_module_ended,
 	&ls_module_overload,
 	&ls_module_observe,
 	&ls_module_cluster,
