@@ -336,6 +336,20 @@ def watched(test):
     check(watching.returncode == 1 and "nothing is attached" in err, "%r: %r" % (watching.returncode, err))
 
 
+@case("stats --watch ends well by Ctrl-C and by SIGTERM")
+def watched_to_the_end(test):
+    lab = test.lab()
+    lab.attach(DENY)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        command = ["ip", "netns", "exec", lab.name + "-srv", LOADSHED, "-I", lab.instance, "stats", "--watch"]
+        watching = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        test.stack.callback(watching.kill)
+        watching.stdout.readline()
+        watching.send_signal(number)
+        err = watching.communicate(timeout=10)[1].decode()
+        check_equal("exit and words after %s" % number.name, (watching.returncode, err), (0, ""))
+
+
 @case("A-19 who may not look is not told that nothing is attached")
 def may_not_look(test):
     lab = test.lab()

@@ -88,7 +88,7 @@ def confirm_keeps(test):
     lab.apply(DENY, "--confirm", "2s")
     lab.ls("policy", "confirm")
     check(SOURCE.encode() in saved_policy(lab), "not saved")
-    time.sleep(2.1)
+    time.sleep(2.1)  # nothing must happen then, and there is no sign of that but the kernel's clock
     check_equal("after the time", verdicts(lab, [udp_frame(SOURCE)]), {("drop", "deny"): 1})
     check_equal("status", lab.status()["confirm_seconds"], None)
     lab.apply(DENY, "--confirm", "1s")

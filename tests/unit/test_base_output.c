@@ -36,6 +36,24 @@ static void columns_are_aligned(void **state)
 				  "x\n");
 }
 
+static void a_last_column_without_a_word_leaves_no_blanks(void **state)
+{
+	_cleanup_table_ struct ls_table table;
+	static char text[256];
+	FILE *file = fmemopen(text, sizeof(text), "w");
+	static const char *const cells[] = { "a", "b", "", "aa", "1", "", "a", "b", "word" };
+
+	(void)state;
+	ls_table_init(&table, 3, 0);
+	for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++)
+		ls_table_cell(&table, "%s", cells[i]);
+	assert_int_equal(ls_table_print(&table, file), 0);
+	fclose(file);
+	assert_string_equal(text, "a   b\n"
+				  "aa  1\n"
+				  "a   b  word\n");
+}
+
 static void numbers_have_three_digits_and_never_look_larger(void **state)
 {
 	static const struct {
@@ -162,6 +180,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(columns_are_aligned),
+		cmocka_unit_test(a_last_column_without_a_word_leaves_no_blanks),
 		cmocka_unit_test(numbers_have_three_digits_and_never_look_larger),
 		cmocka_unit_test(times_have_two_units),
 		cmocka_unit_test(a_file_has_no_colour),

@@ -8,13 +8,10 @@
 
 #include <cmocka.h>
 
-#include "lookup.h"
+#include "lists.h"
 #include "policy_builder.h"
 #include "user/base/error.h"
 #include "user/policy/compile_match.h"
-
-/* Real lists, not part of the project: LS_TEST_LISTS or beside the checkout. */
-#define LISTS_DIRECTORY "../shared/data/lists"
 
 /* ---- the reference ---- */
 
@@ -78,22 +75,6 @@ static struct standing reference(const struct ls_policy *policy, const struct ls
 
 /* ---- what the image says ---- */
 
-static unsigned image_label(const struct ls_image *image, const struct ls_prefix *address)
-{
-	uint64_t high = 0, low = 0;
-	unsigned probes = 0, label;
-
-	for (unsigned i = 0; i < 8; i++) {
-		high = high << 8 | address->bytes[i];
-		low = low << 8 | address->bytes[8 + i];
-	}
-	if (address->family == LS_IPV4)
-		return lookup_label4(image, (uint32_t)(high >> 32));
-	label = lookup_label6(image, high, low, &probes);
-	assert_true(probes <= 8);
-	return label;
-}
-
 static void check_address(const struct ls_policy *policy, const struct ls_image *image,
 			  const struct ls_prefix *address)
 {
@@ -106,35 +87,6 @@ static void check_address(const struct ls_policy *policy, const struct ls_image 
 		assert_true(image->rows[word][label->from_row] == expected.from.word[word]);
 		assert_true(image->rows[word][label->to_row] == expected.to.word[word]);
 	}
-}
-
-/* The address of all bits of `address` plus `step`; false: past an end of the address space. */
-static bool step_address(struct ls_prefix *address, int step)
-{
-	const int bytes = address->family == LS_IPV4 ? 4 : 16;
-	const uint8_t edge = step > 0 ? 0xff : 0;
-
-	for (int i = bytes - 1; i >= 0; i--) {
-		const bool carry = address->bytes[i] == edge;
-
-		address->bytes[i] = (uint8_t)(address->bytes[i] + step);
-		if (!carry)
-			return true;
-	}
-	return false;
-}
-
-static struct ls_prefix first_of(struct ls_prefix prefix)
-{
-	prefix.length = ls_prefix_full_length(prefix.family);
-	return prefix;
-}
-
-static struct ls_prefix last_of(struct ls_prefix prefix)
-{
-	for (unsigned bit = prefix.length; bit < ls_prefix_full_length(prefix.family); bit++)
-		prefix.bytes[bit / 8] = (uint8_t)(prefix.bytes[bit / 8] | 0x80U >> bit % 8);
-	return first_of(prefix);
 }
 
 static void check_edges(const struct ls_policy *policy, const struct ls_image *image,
@@ -172,18 +124,6 @@ static void check_policy(const struct ls_policy *policy, const struct ls_image *
 		check_members(policy, image, &policy->classes[i].match.from);
 		check_members(policy, image, &policy->classes[i].match.to);
 	}
-}
-
-static struct ls_image *compile(const struct ls_policy *policy, uint64_t chance,
-				struct ls_error *error)
-{
-	struct ls_ledger *ledger = calloc(1, sizeof(*ledger));
-	struct ls_image *image = NULL;
-
-	assert_non_null(ledger);
-	ls_policy_compile(policy, 0, ledger, chance_next, &chance, &image, error);
-	free(ledger);
-	return image;
 }
 
 static void compile_and_check(const struct ls_policy *policy, uint64_t chance)
@@ -493,149 +433,6 @@ static void the_256th_combination_is_refused_with_the_lists_to_merge(void **stat
 	ls_policy_free(policy);
 }
 
-/* ---- large lists ---- */
-
-static double now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
-/* Whether some prefix of a sorted set covers `address`: one binary search for each length. */
-static bool set_covers(const struct ls_set *set, const struct ls_prefix *address)
-{
-	for (unsigned length = 0; length <= ls_prefix_full_length(address->family); length++) {
-		const struct ls_prefix wanted = ls_prefix_widen(*address, (uint8_t)length);
-		size_t low = 0, high = set->entries.count;
-
-		while (low < high) {
-			const size_t middle = low + (high - low) / 2;
-			const int order = ls_prefix_compare(&set->entries.items[middle], &wanted);
-
-			if (order == 0)
-				return true;
-			if (order < 0)
-				low = middle + 1;
-			else
-				high = middle;
-		}
-	}
-	return false;
-}
-
-static void check_sample(const struct ls_policy *policy, const struct ls_image *image,
-			 struct ls_prefix address)
-{
-	const unsigned label = image_label(image, &address);
-
-	assert_int_equal(image->labels[label].list == LS_LIST_DENY,
-			 set_covers(&policy->sets[0], &address));
-}
-
-/* Denies the only set, and checks the edges of about 20 000 of its entries. */
-static void compile_large(struct ls_policy *policy, const char *what)
-{
-	const struct ls_set *set = &policy->sets[0];
-	const size_t stride = set->entries.count / 20000 + 1;
-	struct ls_image *image;
-	double started;
-
-	build_member_set(&policy->deny, 0);
-	started = now_ms();
-	image = compile(policy, 7, NULL);
-	printf("%s: %zu entries, %zu KiB, compiled in %.0f ms\n", what, set->entries.count,
-	       image ? image->n_lines * sizeof(*image->lines) / 1024 : 0, now_ms() - started);
-	assert_non_null(image);
-	for (size_t i = 0; i < set->entries.count; i += stride) {
-		struct ls_prefix first = first_of(set->entries.items[i]);
-		struct ls_prefix last = last_of(set->entries.items[i]);
-
-		check_sample(policy, image, first);
-		check_sample(policy, image, last);
-		if (step_address(&first, -1))
-			check_sample(policy, image, first);
-		if (step_address(&last, 1))
-			check_sample(policy, image, last);
-	}
-	ls_image_free(image);
-}
-
-static void a_million_hosts_are_found(void **state)
-{
-	const size_t count = 1000000;
-	struct ls_policy *policy = build_policy();
-	struct ls_prefix *items = calloc(count, sizeof(*items));
-	uint64_t chance = chance_seed(__func__);
-
-	(void)state;
-	assert_non_null(items);
-	for (size_t i = 0; i < count; i++) {
-		const uint64_t address = chance_next(&chance);
-
-		items[i] = (struct ls_prefix){ .family = LS_IPV4, .length = 32 };
-		memcpy(items[i].bytes, &address, 4);
-	}
-	build_set(policy, items, count);
-	compile_large(policy, "random hosts");
-	ls_policy_free(policy);
-}
-
-/* Reads one prefix per line. NULL: the file is not there. */
-static struct ls_policy *read_policy(const char *name)
-{
-	const char *directory = getenv("LS_TEST_LISTS");
-	char path[4096], line[256];
-	struct ls_prefix *items = NULL;
-	size_t count = 0, capacity = 0;
-	struct ls_policy *policy;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", directory ? directory : LISTS_DIRECTORY, name);
-	file = fopen(path, "r");
-	if (!file) {
-		printf("SKIPPED: no %s (set LS_TEST_LISTS)\n", path);
-		return NULL;
-	}
-	while (fgets(line, sizeof(line), file)) {
-		const size_t length = strcspn(line, " \t\r\n#");
-
-		if (count == capacity) {
-			capacity = 2 * capacity + 1024;
-			items = reallocarray(items, capacity, sizeof(*items));
-			assert_non_null(items);
-		}
-		if (ls_prefix_parse(line, length, &items[count]) == LS_PREFIX_OK)
-			count++;
-	}
-	fclose(file);
-	assert_true(count > 0);
-	policy = build_policy();
-	build_set(policy, items, count);
-	return policy;
-}
-
-static void real_lists_are_exact(void **state)
-{
-	static const char *const names[] = { "hosts-120k.txt", "prefixes-v4-172k.txt",
-					     "prefixes-v6-73k.txt" };
-	unsigned done = 0;
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		struct ls_policy *policy = read_policy(names[i]);
-
-		if (!policy)
-			continue;
-		compile_large(policy, names[i]);
-		ls_policy_free(policy);
-		done++;
-	}
-	if (!done)
-		skip();
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -647,8 +444,6 @@ int main(void)
 		cmocka_unit_test(an_entry_that_another_hides_costs_nothing),
 		cmocka_unit_test(bad_multipliers_are_drawn_again),
 		cmocka_unit_test(the_256th_combination_is_refused_with_the_lists_to_merge),
-		cmocka_unit_test(a_million_hosts_are_found),
-		cmocka_unit_test(real_lists_are_exact),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,13 +87,17 @@ int ls_table_print(const struct ls_table *table, FILE *file)
 	for (size_t i = 0; i < table->count; i++) {
 		const unsigned column = (unsigned)(i % table->columns);
 		const bool last = column + 1 == table->columns || i + 1 == table->count;
+		/* A last column without a word in this row leaves no blanks behind. */
+		const bool is_last_word = column + 2 == table->columns && i + 1 < table->count &&
+					  !table->cells[i + 1][0];
 		const int blanks = width[column] - text_width(table->cells[i]);
 
 		if (table->right >> column & 1)
 			fprintf(file, "%*s%s", blanks, "", table->cells[i]);
 		else
-			fprintf(file, "%s%*s", table->cells[i], last ? 0 : blanks, "");
-		fputs(last ? "\n" : "  ", file);
+			fprintf(file, "%s%*s", table->cells[i], last || is_last_word ? 0 : blanks,
+				"");
+		fputs(last ? "\n" : is_last_word ? "" : "  ", file);
 	}
 	return 0;
 }

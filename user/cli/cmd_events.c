@@ -109,7 +109,7 @@ static void add_rest(json_t *json, const struct ls_event *event)
 			json_object_set_new(json, "mode", ls_cli_text_json(action));
 		break;
 	case LS_EVENT_OVERLOAD:
-		json_object_set_new(json, "action", text_or_null(action));
+		json_object_set_new(json, "action", ls_cli_text_json(action));
 		json_object_set_new(json, "level", json_integer((json_int_t)event->value));
 		json_object_set_new(json, "text", ls_cli_text_json(event->text.text));
 		break;

@@ -220,6 +220,9 @@ static const char *time_text(uint64_t ns, char text[static LS_HUMAN_TEXT])
 {
 	if (ns == LS_EXPLAIN_NEVER)
 		return "never";
+	/* Above ten seconds whole ones, rounded up as by `ban list`. */
+	if (ns >= 10 * LS_NS_PER_S)
+		ns = (ns + LS_NS_PER_S - 1) / LS_NS_PER_S * LS_NS_PER_S;
 	return ls_human_time(ns < 1000000 ? 1000000 : ns, text);
 }
 

@@ -16,7 +16,7 @@ static void print_overview(void)
 	     "usage: loadshed [-I INSTANCE] [-i IFACE] [-o table|json] [-v] VERB …\n");
 	for (size_t i = 0; i < ls_n_verbs; i++)
 		if (ls_verbs[i].run && ls_verbs[i].help[0])
-			printf("  %-16s %s\n", ls_verbs[i].name, ls_verbs[i].help);
+			printf("  %-17s %s\n", ls_verbs[i].name, ls_verbs[i].help);
 	putchar('\n');
 	for (size_t i = 0; i < ls_n_manual_globals; i++) {
 		const struct ls_manual_global *global = &ls_manual_globals[i];

@@ -10,6 +10,7 @@
 
 #include "user/base/output.h"
 #include "user/base/reason.h"
+#include "user/cli/follow.h"
 #include "user/plane/counters.h"
 #include "user/plane/plane.h"
 
@@ -217,9 +218,12 @@ static int watch(struct ls_cli *cli)
 	const bool is_terminal = isatty(STDOUT_FILENO);
 	int r = read_once(cli, &before, &before_made_ns);
 
+	ls_follow_catch();
 	while (r == LS_EXIT_DONE) {
 		_cleanup_stats_ struct ls_stats now = { 0 };
 		nanosleep(&(struct timespec){ .tv_sec = 1 }, NULL);
+		if (ls_follow_is_over())
+			return LS_EXIT_DONE;
 		r = read_once(cli, &now, &now_made_ns);
 		if (r != LS_EXIT_DONE)
 			return r;

@@ -25,14 +25,18 @@
 
 static volatile sig_atomic_t is_told_to_end;
 
+bool ls_follow_is_over(void)
+{
+	return is_told_to_end;
+}
+
 static void note_signal(int number)
 {
 	(void)number;
 	is_told_to_end = 1;
 }
 
-/* Without SA_RESTART, so that a write to a pipe that is full ends, too. */
-static void catch_signals(void)
+void ls_follow_catch(void)
 {
 	struct sigaction action = { .sa_handler = note_signal };
 
@@ -218,6 +222,6 @@ int ls_follow(struct ls_cli *cli, const struct ls_follow *what, bool (*ready)(vo
 		r = open_events(&run, false);
 	if (r != LS_EXIT_DONE)
 		return r;
-	catch_signals();
+	ls_follow_catch();
 	return ready(what->context) ? follow(&run) : LS_EXIT_FAILED;
 }

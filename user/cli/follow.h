@@ -2,7 +2,7 @@
 #ifndef LOADSHED_USER_CLI_FOLLOW_H
 #define LOADSHED_USER_CLI_FOLLOW_H
 
-/* What `events` and `capture` share: following the events of an instance until something ends it. */
+/* What goes on until something ends it: `events` and `capture`, which follow the events of an instance, `stats --watch`. */
 
 #include <stdint.h>
 
@@ -27,6 +27,10 @@ struct ls_follow {
  * that happens from then on will be shown; false from it ends with LS_EXIT_FAILED.
  */
 int ls_follow(struct ls_cli *cli, const struct ls_follow *what, bool (*ready)(void *context));
+
+/* From here on SIGINT and SIGTERM only say that it is over, and interrupt what waits: a write to a full pipe, too. */
+void ls_follow_catch(void);
+bool ls_follow_is_over(void);
 
 /* Unix time. */
 uint64_t ls_follow_now(void);

@@ -49,12 +49,13 @@ static const struct {
 	  "Beside the policy, every source may open 20 connections and send 2 000 packets a second, with bursts of one second, and new work of priority `low` is refused. Allowed sources are not touched. It ends by itself, in the kernel. Reason: `panic`." },
 	{ "off",
 	  "Monitors everything: what would have been dropped is counted as `would-drop` and passes, bans included. It ends by itself, in the kernel." },
-	{ "on", "" },
+	{ "on", "Ends both at once; bans go on. Exit 0 also when neither was set." },
 	{ "overload explain",
 	  "What the controller measures, each signal beside its target; a signal that is missing, with the reason; what was admitted and refused of each priority since attach. Without `serve` nothing is measured, and it says so." },
 	{ "overload set",
 	  "LEVEL is the part of all priority levels whose new work is refused, from the lowest up: `0%` is nothing, `100%` everything; or `low`, `normal`, `high`, `critical`: that priority and all below. Whatever policy and controller say, until its time is over; it ends by itself, in the kernel. Connections in progress go on." },
-	{ "overload auto", "" },
+	{ "overload auto",
+	  "The controller's own level is in force again; without `serve` nothing is refused by a level." },
 	{ "stats",
 	  "Exact sums since the tables were made: seen = pass + drop, by class, verdict, reason and limit. A would-drop has been passed and is part of pass. What was counted under names that no policy has had for long is added to the verdicts without a class. An instance counts seven interfaces apart; further ones share a row. `--watch` prints rates each second until it is stopped." },
 	{ "top",
@@ -71,7 +72,11 @@ static const struct {
 	  "Refused packets are sampled: each CPU takes at most 128 a second of one verdict and reason (bursts of 64), so the flood of one reason never hides what another refuses. `sampled_of` is for how many such packets this one stands: their sum is what `stats` counts, but for the last milliseconds of a flood. With `-i`, `sampled_of` still counts those of all interfaces.\n\n"
 	  "Any number of readers see the same, each at its own pace. One that is too slow gets {\"event\":\"lost\",\"events\":N}; the packets that those stood for are in `sampled_of` of later ones.\n\n"
 	  "A class's ban, or an operator's, is told when it begins, with its `seconds`; what ends by itself, such as a ban, `panic` or `off`, ends without an event, and a policy that was not confirmed in time is told as `expire` when somebody next changes something. `-i` leaves out packets and attachments of other interfaces, `--reason` all but packets refused for it. Whether a frame is what it looks like nobody vouches for: addresses and ports are what the kernel's own parser found, and null where it found none." },
-	{ "serve", "" },
+	{ "serve",
+	  "Attaches again what vanished and came back, restores what is saved when nothing is attached, publishes list files that change, measures for `overload:`, shares through Redis for `cluster:`, and shows metrics and a live page. It needs no policy of its own: it takes what is in force. Enforcement neither needs it nor ends with it.\n\n"
+	  "Ends by Ctrl-C or SIGTERM; SIGHUP applies the policy's file again. One line on stderr for each thing that happens. A second one of the same instance is refused. loadshed(8), THE CONTROLLER, has the rest." },
+	{ "cluster status",
+	  "What `serve` of this node last reported: whether Redis answers, how long ago, how many sources are shared, how large the error of the last seconds can have been, how far the clock of Redis is from this node's, and when each node was last heard. Without a section `cluster` in the policy, or without `serve`, it says so." },
 	{ "bench",
 	  "Measures the whole verdict of the real program on packets that the kernel makes, as nanoseconds over a bare XDP_DROP on the same packets, beside what one would write instead: a token bucket in an LRU hash, in a per-CPU hash, under a spin lock, a list in the kernel's LPM trie. Each figure is the median of five samples, and what they lie between. It takes less than a minute, one CPU (two for a moment) and up to 1 GB of memory, and touches no live state and no interface: what it made is gone when it ends, however it ends.\n\n"
 	  "GROUP narrows it to some rows: limits, classes, lists, bans, frames, cpus, apply. The driver is not in these figures, and misses of the cache overlap between packets as they do under a flood; read them as what the program adds to a packet. JSON: `machine`, and `rows` with `group`, `name`, `unit`, `over`, `loadshed` and `rivals`, each figure as `median`, `low`, `high`." },
