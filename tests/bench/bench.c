@@ -9,11 +9,13 @@
  *
  * Why two instruments. BPF_PROG_TEST_RUN (user/bench) runs nothing but generator and program, so the processor
  * overlaps a program's cache misses with the packets after it, as far as its window of some hundred instructions
- * reaches: it flatters short programs with many sources. It is right to a nanosecond where everything is in the
- * cache. Over veth a packet also goes through redirect, queue and NAPI, so nothing overlaps; the whole path from
- * the sender to the verdict runs on one CPU, and a figure is what one packet costs all in. There the difference to
- * XDP_DROP is what an operator gains or loses. `program alone` is the kernel's own account (run_time_ns), which
- * takes two readings of the clock beside each packet: some 20 ns that the others do not pay.
+ * reaches, which helps short programs most. It is right to a nanosecond where everything is in the cache. Over veth a
+ * packet also goes through redirect, queue and NAPI: misses of two packets do not overlap, but that work is done under
+ * them; the whole path from the sender to the verdict runs on one CPU, and a figure is what one packet costs all in.
+ * There the difference to XDP_DROP is what an operator gains or loses. `program alone` is the kernel's own account
+ * (run_time_ns), which takes two readings of the clock beside each packet: some 20 ns that the others do not pay. With
+ * one limit that refuses, over XDP_DROP, 1 k and 1 M sources: 26 and 194 by the first, 33 and 172 over veth, 38 and
+ * 207 by the account.
  *
  * Nothing outlives the process: namespace, links, programs and maps go with it.
  */
