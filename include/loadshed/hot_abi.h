@@ -134,7 +134,7 @@ struct ls_hot_status {
 	__u32 keys;	/* shared by this node */
 	__u64 rounds, failed, scripts_sent, foreign, lapsed_bans, shared_bans, dropped_keys;
 	__u64 error_ppm; /* estimate: spread of debts over ten seconds, of the worst key; or LS_HOT_ERROR_UNKNOWN */
-	char mode[16];	 /* standalone, sentinel, cluster */
+	char mode[16]; /* standalone, sentinel, cluster */
 	char node[64];
 	char store[128];   /* without its password */
 	char trouble[192]; /* "": none */

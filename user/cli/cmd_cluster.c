@@ -83,8 +83,9 @@ static int print_json(const struct picture *picture)
 		has_round ? json_real((double)age(picture, s->round_ns) / 1e9) : json_null(),
 		"round_took_seconds", (double)s->took_ns / 1e9, "period_seconds",
 		(double)s->period_ns / 1e9, "keys", (int)s->keys, "error_estimate",
-		knows_error(picture) ? json_real((double)s->error_ppm / 1e6) : json_null(), "clock_difference_seconds", (double)s->clock_ns / 1e9,
-		"trouble", s->trouble[0] ? json_string(s->trouble) : json_null(), "rounds",
+		knows_error(picture) ? json_real((double)s->error_ppm / 1e6) : json_null(),
+		"clock_difference_seconds", (double)s->clock_ns / 1e9, "trouble",
+		s->trouble[0] ? json_string(s->trouble) : json_null(), "rounds",
 		(json_int_t)s->rounds, "rounds_failed", (json_int_t)s->failed, "scripts_sent",
 		(json_int_t)s->scripts_sent, "foreign_keys", (json_int_t)s->foreign, "keys_refused",
 		(json_int_t)s->dropped_keys, "bans_taken_over", (json_int_t)s->shared_bans));
@@ -131,7 +132,8 @@ static int print_table(const struct picture *picture)
 	else
 		printf("error           unknown: Redis does not say what the other nodes admit\n");
 	if (s->round_ns)
-		printf("clock           Redis is %+.3f s from this node\n", (double)s->clock_ns / 1e9);
+		printf("clock           Redis is %+.3f s from this node\n",
+		       (double)s->clock_ns / 1e9);
 	if (s->trouble[0])
 		printf("trouble         %s\n", s->trouble);
 	printf("nodes           %u\n", s->nodes);
