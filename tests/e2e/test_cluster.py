@@ -183,7 +183,9 @@ def faults(test):
             found = [json.loads(line) for line in file]
         return [event["action"] for event in found if event["event"] == "cluster"]
 
-    wait_for("told: %s" % events(), lambda: events() == ["down", "up", "down", "up"])
+    wait_for("both are told", lambda: events().count("up") >= 2 and events()[-1] == "up", 20)
+    # On a busy machine a round may be late once more, but nothing is told twice.
+    check_equal("events", events(), ["down", "up"] * (len(events()) // 2))
     if LONG:
         fault(fleet, "FLUSHALL", lambda: server.cli("FLUSHALL"))
         fault(fleet, "SCRIPT FLUSH", lambda: server.cli("SCRIPT", "FLUSH"))
@@ -270,7 +272,8 @@ def clocks(test):
     fleet.server()
     for node, offset in zip(fleet.nodes, ("-2s", "+0s", "+1h")):
         node.attach(POLICY % ("", ""))
-        node.serve(["faketime", "-f", offset])
+        # What a wrong clock is; time since boot is not.
+        node.serve(["faketime", "--exclude-monotonic", "-f", offset])
     wait_for("all share", lambda: all_ok(fleet), 10)
     overload(fleet, seconds=40, weights=[.4, .3, .3])
     settled(fleet)
