@@ -49,8 +49,7 @@ def ask(way, rate, seconds):
     due = begin
     while due < begin + seconds:
         due += random.expovariate(rate)
-        if due > time.monotonic():
-            time.sleep(due - time.monotonic())
+        time.sleep(max(0, due - time.monotonic()))
         start = time.monotonic()
         if way == "incr":
             key = "c:%d" % time.time()
