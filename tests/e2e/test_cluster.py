@@ -180,7 +180,7 @@ def faults(test):
 
     def events():
         with open(told) as file:
-            found = [json.loads(line) for line in file]
+            found = [json.loads(line) for line in file if line.endswith("\n")]
         return [event["action"] for event in found if event["event"] == "cluster"]
 
     wait_for("both are told", lambda: events().count("up") >= 2 and events()[-1] == "up", 20)
