@@ -96,6 +96,7 @@ rows_check() {
 		tcpdump|has tcpdump|tcpdump
 		nft|has nft|nftables
 		?redis-server|has redis-server|redis-server
+		?faketime|has faketime|faketime
 		iptables|has iptables|iptables
 		tc|has tc|iproute2
 		?tshark|has tshark|tshark

@@ -159,7 +159,8 @@ def faults(test):
     settled(fleet)
     told = fleet.test.path("events.json")
     reader = subprocess.Popen(["ip", "netns", "exec", fleet.nodes[0].lab.name + "-srv", LOADSHED, "-I",
-                               fleet.nodes[0].lab.instance, "events", "--reason", "deny"], stdout=open(told, "wb"))
+                               fleet.nodes[0].lab.instance, "events"], stdout=open(told, "wb"),
+                              stderr=subprocess.DEVNULL)
     test.stack.callback(reader.wait)
     test.stack.callback(reader.kill)
     before = rtts(fleet.nodes[0], 2)
@@ -179,10 +180,12 @@ def faults(test):
 
     def events():
         with open(told) as file:
-            found = [json.loads(line) for line in file]
+            found = [json.loads(line) for line in file if line.endswith("\n")]
         return [event["action"] for event in found if event["event"] == "cluster"]
 
-    wait_for("told: %s" % events(), lambda: events() == ["down", "up", "down", "up"])
+    wait_for("both are told", lambda: events().count("up") >= 2 and events()[-1] == "up", 20)
+    # On a busy machine a round may be late once more, but nothing is told twice.
+    check_equal("events", events(), ["down", "up"] * (len(events()) // 2))
     if LONG:
         fault(fleet, "FLUSHALL", lambda: server.cli("FLUSHALL"))
         fault(fleet, "SCRIPT FLUSH", lambda: server.cli("SCRIPT", "FLUSH"))
@@ -191,8 +194,10 @@ def faults(test):
               lambda: server.cli("CONFIG", "SET", "maxmemory", "0"), 4)
         fault(fleet, "a replica for 4 s", lambda: server.cli("REPLICAOF", "10.77.0.1", "1"),
               lambda: server.cli("REPLICAOF", "NO", "ONE"), 4)
+        # Ten times a second: what a node could not report in half a second is forgotten, so others see less than there is.
         fault(fleet, "connections killed for 4 s",
-              lambda: [(server.cli("CLIENT", "KILL", "TYPE", "normal", code=None), time.sleep(0.1)) for _i in range(40)])
+              lambda: [(server.cli("CLIENT", "KILL", "TYPE", "normal", code=None), time.sleep(0.1)) for _i in range(40)],
+              error=0.2)
         fault(fleet, "hanging for 1 s", lambda: server.signal(signal.SIGSTOP), lambda: server.signal(signal.SIGCONT), 1)
         fault(fleet, "hanging for 8 s", lambda: server.signal(signal.SIGSTOP), lambda: server.signal(signal.SIGCONT), 8)
 
@@ -267,7 +272,8 @@ def clocks(test):
     fleet.server()
     for node, offset in zip(fleet.nodes, ("-2s", "+0s", "+1h")):
         node.attach(POLICY % ("", ""))
-        node.serve(["faketime", "-f", offset])
+        # What a wrong clock is; time since boot is not.
+        node.serve(["faketime", "--exclude-monotonic", "-f", offset])
     wait_for("all share", lambda: all_ok(fleet), 10)
     overload(fleet, seconds=40, weights=[.4, .3, .3])
     settled(fleet)
@@ -437,10 +443,13 @@ def redis_cluster(test):
     time.sleep(1)
     for server in (target, holder):
         server.cli("CLUSTER", "SETSLOT", slot, "NODE", ids[target.port])
-    check_within("10 s around a slot's move", fleet.measure(10)[0], RATE, 0.05)
+    got = fleet.measure(10)[0]
+    print("# a slot's move: 10 s from its begin %+.1f %%" % ((got / RATE - 1) * 100))
+    check_within("10 s around a slot's move", got, RATE, 0.05)
     wait_for("all share", lambda: all_ok(fleet), 5)
     target.kill()
     got, _offered = fleet.measure(10)
+    print("# fail-over: 10 s from its begin %+.1f %%" % ((got / RATE - 1) * 100))
     check_within("10 s around a fail-over", got, RATE, 0.08)
     wait_for("all share", lambda: all_ok(fleet), 10)
     settled(fleet)
@@ -467,7 +476,8 @@ def sentinel(test):
     time.sleep(3)  # the Sentinels have to know each other
     master.kill()
     got, _offered = fleet.measure(10)
-    check_within("10 s around a fail-over", got, RATE, 0.08)
+    print("# fail-over: 10 s from its begin %+.1f %%" % ((got / RATE - 1) * 100))
+    check_within("10 s around a fail-over", got, RATE, 0.05)
     wait_for("all share", lambda: all_ok(fleet), 10)
     check("6380" in fleet.nodes[0].cluster()["redis"], "not the new master: %s" % fleet.nodes[0].cluster())
     settled(fleet)

@@ -98,7 +98,12 @@ static void connect_to(struct ls_conn *conn, const struct sockaddr *address, soc
 		return;
 	}
 	if (connect(conn->fd, address, length) < 0 && errno != EINPROGRESS) {
-		fail(conn, "cannot connect", errno);
+		/* serve is root, and yet has no CAP_DAC_OVERRIDE. */
+		fail(conn,
+		     errno == EACCES && address->sa_family == AF_UNIX
+			     ? "cannot connect; everybody must be able to write to the socket (unixsocketperm 777) and to enter its folder"
+			     : "cannot connect",
+		     errno);
 		return;
 	}
 	watch(conn, EPOLLOUT);

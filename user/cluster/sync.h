@@ -108,9 +108,9 @@ struct ls_sync_facts {
 	uint64_t period_ns, round_ns, took_ns;
 	int64_t clock_ns; /* store's clock minus ours */
 	uint64_t rounds, failed;
-	uint64_t foreign,
-		foreign_now; /* keys that hold something else: ever, and at their last round */
-	bool has_error;	     /* error_ppm is an estimate; else nobody knows */
+	uint64_t foreign; /* keys that hold something else: ever */
+	uint64_t foreign_now;
+	bool has_error; /* error_ppm is an estimate; else nobody knows */
 	uint64_t error_ppm;
 	char trouble[192];
 	size_t n_listed;
