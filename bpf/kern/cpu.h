@@ -51,9 +51,9 @@ struct ls_pending {
 
 /* Limits of the class hold for all nodes, and serve says that they share. */
 #define LS_SHARES 1U
-#define LS_SHARES_MORE 2U    /* some cost or ceiling is not the limit's own */
-#define LS_SHARES_OFFERED 4U /* counted as offered */
-#define LS_SHARES_SETTLED 8U /* all is counted */
+#define LS_SHARES_MORE 2U     /* some cost or ceiling is not the limit's own */
+#define LS_SHARES_OFFERED 4U  /* counted as offered */
+#define LS_SHARES_SETTLED 8U  /* all is counted */
 #define LS_SHARES_SAMPLED 16U /* stands for LS_HOT_SAMPLE packets */
 
 struct ls_job {

@@ -25,9 +25,9 @@
 #define LS_HOT_WARM 1024 /* 16 KiB a CPU */
 #define LS_HOT_RING 256	 /* sources that a CPU can name between two looks of serve, 20 ms apart */
 
-#define LS_HOT_SAMPLE 8U	   /* packets that one stands for while nothing is shared */
-#define LS_HOT_SAMPLED_FROM 64U	   /* lowest report_at at which that is done */
-#define LS_HOT_F_SAMPLED 1ULL	   /* in ls_control.hot_until: it is done */
+#define LS_HOT_SAMPLE 8U	/* packets that one stands for while nothing is shared */
+#define LS_HOT_SAMPLED_FROM 64U /* lowest report_at at which that is done */
+#define LS_HOT_F_SAMPLED 1ULL	/* in ls_control.hot_until: it is done */
 #define LS_HOT_ADMIT_ALL 0xffffffffU
 #define LS_HOT_TIME_SHIFT 20	  /* about a millisecond */
 #define LS_HOT_F_MORE 1U	  /* in `until`: look at ls_hot_more, too */
