@@ -163,13 +163,15 @@ __attribute__((noinline)) int ls_hot_look(struct ls_job *job)
 	struct ls_hot *hot = ls_hot_table();
 	struct ls_hot_cpu *own = ls_hot_own(job);
 	__u32 n = class->n_limits;
+	if (!hot || !own)
+		return 0;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < LS_CLASS_LIMITS; i++) {
 		if (i >= n)
 			break;
 		const struct ls_limit_abi *limit = &class->limit[i & (LS_CLASS_LIMITS - 1)];
 		ls_pending_of(job, i)->hot = 0;
-		if (!(limit->flags & LS_LIMIT_F_CLUSTER) || !hot || !own)
+		if (!(limit->flags & LS_LIMIT_F_CLUSTER))
 			continue;
 		struct ls_hash hash = ls_limit_hash(job, limit, class->slot);
 		ls_hot_look_at(job, hot, own, limit, i, ls_hash_key(hash, limit->slot));
@@ -236,7 +238,8 @@ LS_INLINE void ls_hot_settle_all(struct ls_job *job, struct ls_hot_cpu *own, __u
 		ls_hot_admit_all(job, own, 1);
 		return;
 	}
-	const struct ls_pending *pending = ls_pending_of(job, LS_REFUSAL_INDEX(refusal));
+	const struct ls_pending *pending =
+		&ls_cpu_of(job->cpu)->pending[ls_bounded(LS_REFUSAL_INDEX(refusal), LS_PENDINGS)];
 	if (job->shares & LS_SHARES_OFFERED || LS_REFUSAL_INDEX(refusal) >= LS_CLASS_LIMITS)
 		return;
 	if (pending->hot && pending->hot != LS_HOT_CLOSED)
