@@ -102,7 +102,7 @@ __attribute__((noinline)) int ls_level_ask(struct ls_job *job, __u32 priority)
 	__u32 step = ls_level_step(hash.place, ls_overload.salt, ls_is_heavy(job, own, hash));
 	/* Asked again because another CPU got ahead, it is still one piece of work. */
 	if (!job->is_offered)
-		own->offered[ls_level_index(priority, step) & (LS_LEVELS - 1)]++;
+		own->offered[ls_bounded(ls_level_index(priority, step), LS_LEVELS)]++;
 	job->is_offered = 1;
 	const struct ls_level_abi *level = &ls_overload.hand;
 	if (job->now_ns >= LS_READ_ONCE(level->until_ns))
