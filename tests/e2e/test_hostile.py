@@ -2,8 +2,9 @@
 """Hostile surroundings and hostile words: what others name, close, fill or take away changes no answer."""
 
 import os
+import subprocess
 
-from harness import LOADSHED, case, check, check_equal, main
+from harness import LOADSHED, case, check, check_equal, main, wait_for
 
 POLICY = "version: 1\nclasses:\n  - { name: rest, match: any, limits: [{ rate: 10/s }] }\n"
 MONITOR = "version: 1\nmode: monitor\n"
@@ -75,6 +76,49 @@ def editor_fails(test):
         result = lab.srv("env", "EDITOR=" + editor, LOADSHED, "-I", lab.instance, "policy", "edit", code=1)
         check("kept" not in result.err, result.err)
     check_equal("files", sorted(os.listdir(test.folder)), before)
+
+
+def pin_folder(lab):
+    inode = lab.srv("stat", "-Lc", "%i", "/proc/self/ns/net").out.strip()
+    return "/sys/fs/bpf/loadshed/%s@%s" % (lab.instance, inode)
+
+
+@case("whatever pin somebody removes: traffic is judged on, and attach brings policy and bans back")
+def pins_removed(test):
+    lab = test.lab()
+    lab.attach("version: 1\ndeny: [203.0.113.7]\n")
+    lab.ls("ban", "add", "192.0.2.5", "--for", "1h")
+    for pin in sorted(os.listdir(pin_folder(lab))):
+        os.unlink(os.path.join(pin_folder(lab), pin))
+        lab.ls("attach", "vs")
+        check("203.0.113.7" in lab.ls("policy", "show").out, "%s: the policy is lost" % pin)
+        check_equal(pin + ": bans", [ban["source"] for ban in lab.bans()], ["192.0.2.5"])
+        check(lab.interface()["program_id"], "%s: not attached" % pin)
+
+
+@case("a detach under serve is no takeover, however often")
+def detach_is_no_takeover(test):
+    lab = test.lab()
+    lab.attach(POLICY)
+    with open(test.path("log"), "wb") as log:
+        serve = subprocess.Popen(["ip", "netns", "exec", lab.name + "-srv", LOADSHED, "-I", lab.instance, "serve",
+                                  "--metrics", "none"], stdout=log, stderr=log)
+
+    def end():
+        serve.kill()
+        serve.wait()
+
+    test.stack.callback(end)
+
+    def said():
+        with open(test.path("log"), encoding="utf-8") as text:
+            return text.read()
+
+    wait_for("serve runs", lambda: "is attached to 1" in said())
+    for _ in range(15):
+        lab.ls("detach", "--all")
+        lab.ls("attach", "vs")
+    check("took our program off" not in said(), said())
 
 
 if __name__ == "__main__":

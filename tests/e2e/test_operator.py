@@ -314,7 +314,8 @@ def editing(test):
     edit(lab, "true")
     check_equal("nothing edited", lab.status()["generation"], 2)
     check_equal("no file is left", sorted(os.listdir(test.folder)), before)
-    for command in ("sed -i s,rate:,rat:,", "sh -c 'echo nonsense >>$1; exit 0' sh", "sed -i s/7/9/;false"):
+    for command in ("sed -i s,rate:,rat:,", "sh -c 'echo nonsense >>$1; exit 0' sh",
+                    "sh -c 'sed -i s/7/9/ $1; false' sh"):
         result = edit(lab, command, code=1)
         name = result.err.split("kept in '")[1].split("'")[0]
         check(os.path.getsize(name) > 50, "%s: the text is lost" % command)

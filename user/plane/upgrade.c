@@ -202,10 +202,22 @@ static int old_policy(struct ls_plane *old, struct ls_policy **ret, char **ret_p
 	return ls_save_read_policy(old->instance, ret, ret_path, error);
 }
 
+/* A pin that somebody removed takes its map out of what can be read. */
+static bool has_bans(const struct ls_plane *old)
+{
+	static const enum ls_map needed[] = { LS_MAP_BANS, LS_MAP_BAN_INFO, LS_MAP_BAN_TEXTS,
+					      LS_MAP_LEDGER };
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+		if (old->maps[needed[i]].fd < 0)
+			return false;
+	return old->maps[LS_MAP_BANS].value_bytes == sizeof(struct ls_bans) &&
+	       old->maps[LS_MAP_CONTROL].value_bytes == sizeof(struct ls_control);
+}
+
 static int carry_bans(struct ls_plane *old, struct ls_plane *fresh, struct ls_error *error)
 {
-	if (old->maps[LS_MAP_BANS].value_bytes == sizeof(struct ls_bans) &&
-	    old->maps[LS_MAP_CONTROL].value_bytes == sizeof(struct ls_control))
+	if (has_bans(old))
 		return ls_bans_carry(old, fresh, error);
 	_cleanup_free_ struct ls_ban_entry *saved = NULL;
 	size_t count = 0;

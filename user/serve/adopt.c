@@ -69,7 +69,7 @@ struct adopt {
 	uint64_t look_ns;
 	struct wanted wanted[WANTED];
 	size_t n_wanted;
-	/* As of the last look, so that a change is said once. */
+	/* As of the last look, so that a change is said once, and a detach between two of its steps is not a takeover. */
 	struct ls_presence_row rows[LS_PRESENCE_ROWS];
 	size_t n_rows;
 	struct ls_apply_attach job;
@@ -134,6 +134,15 @@ static void clear_old(struct adopt *adopt, const struct ls_presence_row *rows, s
 	}
 }
 
+/* At the last look, too: `detach` takes the link first and the row a moment later. */
+static bool was_taken_off(const struct adopt *adopt, const struct ls_presence_row *row)
+{
+	for (size_t i = 0; i < adopt->n_rows; i++)
+		if (adopt->rows[i].ifindex == row->ifindex)
+			return adopt->rows[i].presence == LS_PRESENCE_TAKEN_OFF;
+	return adopt->is_first;
+}
+
 static void look_at_rows(struct adopt *adopt)
 {
 	struct ls_presence_row rows[LS_PRESENCE_ROWS];
@@ -141,7 +150,7 @@ static void look_at_rows(struct adopt *adopt)
 
 	clear_old(adopt, rows, count);
 	for (size_t i = 0; i < count; i++) {
-		if (rows[i].presence == LS_PRESENCE_TAKEN_OFF)
+		if (rows[i].presence == LS_PRESENCE_TAKEN_OFF && was_taken_off(adopt, &rows[i]))
 			say_taken_off(adopt, &rows[i]);
 		else if (rows[i].presence == LS_PRESENCE_VANISHED)
 			say_vanished(adopt, &rows[i]);
