@@ -36,14 +36,8 @@
 
 /* In the order of their start. Ends with a NULL. */
 static const struct ls_module *const modules[] = {
-	&ls_module_adopt,
-	&ls_module_reload,
-	&ls_module_watch,
-	&ls_module_ended,
-	&ls_module_overload,
-	&ls_module_observe,
-	&ls_module_cluster,
-	NULL,
+	&ls_module_adopt,    &ls_module_reload,	 &ls_module_watch,   &ls_module_ended,
+	&ls_module_overload, &ls_module_observe, &ls_module_cluster, NULL,
 };
 #define MODULES (sizeof(modules) / sizeof(modules[0]) - 1)
 
