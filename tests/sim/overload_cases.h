@@ -67,7 +67,7 @@ static const struct test tests[] = {
 	  { 0.88, 0.985, 1.8, 0.4, 0.5, 2, 1 },
 	  { .capacity = 2000, .load = 10, HALF, .handshake_s = 0.3 } },
 	{ "slow-handshake-100",
-	  { 0.91, 0.98, 0.8, 0.2, 0.5, 2, 1 },
+	  { 0.91, 0.98, 0.8, 0.2, 2, 2, 1 },
 	  { .capacity = 400, .load = 10, HALF, .users = 500, .handshake_s = 0.1 } },
 	{ "10x-fast",
 	  GOALS(0.97, 0.03),
