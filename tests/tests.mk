@@ -49,10 +49,10 @@ $(BUILD)/tests/twin/test_explain: tests/twin/test_explain.c $(BUILD)/asan/libloa
 
 # The overload controller against a simulated server: the same code as in `serve`.
 tools: $(BUILD)/tests/sim/overload
-$(BUILD)/tests/sim/overload: tests/sim/overload.c user/overload/control.c
+$(BUILD)/tests/sim/overload: tests/sim/overload.c user/overload/control.c tests/sim/overload_cases.h user/overload/control.h
 	@mkdir -p $(@D)
 	$(call say,TEST  $@)
-	$(Q)$(CC) -O2 $(TEST_CFLAGS) -Wno-override-init -o $@ $^ -lm
+	$(Q)$(CC) -O2 $(TEST_CFLAGS) -Wno-override-init -o $@ $(filter %.c,$^) -lm
 
 tools: $(BUILD)/tests/kern/verified
 $(BUILD)/tests/kern/verified: tests/kern/verified.c $(BUILD)/libloadshed.a

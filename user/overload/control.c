@@ -32,8 +32,8 @@
 #define GAIN_MOST 0.6	    /* and up to 100 ms for a slow server */
 #define GAIN_PER_CHANCE 60  /* over the square of a look's chance, of that which can be borne */
 #define CALM 0.6	    /* of the target: a standard deviation that the queue may have */
-#define SAFE 0.95	    /* of the capacity: who asks for less makes no queue */
-#define SAFE_ERROR 0.3	    /* 30 ms above the target, and they wait, too */
+#define SAFE 1.05	    /* of the capacity: retries are in it, which end when it is served */
+#define SAFE_ERROR 0.4	    /* 40 ms above the target, and they wait, too */
 #define WAITS 0.25	    /* part of its target that a queue must hold to show the capacity */
 #define DELAY_UNKNOWN_S 1.0 /* of what waits when nothing was ever served */
 #define FILL                                                                                       \
@@ -345,8 +345,8 @@ static __u64 admit_of(const double *shape, double room)
 
 /*
  * Fills the priorities from the top with `admit` per second, after each has got its floor. Those that together ask for
- * less than gets done cannot keep a queue long: while it is not far too long, it is only the others that wait for it to
- * become shorter.
+ * about what gets done, retries and all, cannot make a queue long fast: while it is not far too long, only the others
+ * wait for it to become shorter.
  */
 static void invert(const struct ls_overload_state *state, double admit,
 		   __u64 ret[static LS_PRIORITIES])
