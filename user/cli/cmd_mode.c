@@ -50,15 +50,21 @@ static int guard(struct ls_cli *cli, struct ls_plane *plane, bool panic)
 					     .policy = policy, .plane = plane, .panic = panic });
 }
 
+/* For how long, and the instance. */
+static int begin(struct ls_cli *cli, uint64_t *ret_for_ns, struct ls_plane **ret_plane)
+{
+	const int r = ls_cli_time(cli, LS_OPTION_FOR, DEFAULT_NS, ret_for_ns);
+
+	return r == LS_EXIT_DONE ? ls_cli_open(cli, LS_PLANE_WRITE, ret_plane) : r;
+}
+
 int ls_cmd_off(struct ls_cli *cli)
 {
 	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
 	struct ls_error error = LS_ERROR_INIT;
 	uint64_t for_ns;
-	int r = ls_cli_time(cli, LS_OPTION_FOR, DEFAULT_NS, &for_ns);
+	int r = begin(cli, &for_ns, &plane);
 
-	if (r == LS_EXIT_DONE)
-		r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);
 	if (r != LS_EXIT_DONE)
 		return r;
 	return ls_plane_off(plane, for_ns, &error) < 0 ? ls_cli_fail(&error) : report(cli, plane);
@@ -69,10 +75,8 @@ int ls_cmd_panic(struct ls_cli *cli)
 	_cleanup_(ls_plane_closep) struct ls_plane *plane = NULL;
 	struct ls_error error = LS_ERROR_INIT;
 	uint64_t for_ns;
-	int r = ls_cli_time(cli, LS_OPTION_FOR, DEFAULT_NS, &for_ns);
+	int r = begin(cli, &for_ns, &plane);
 
-	if (r == LS_EXIT_DONE)
-		r = ls_cli_open(cli, LS_PLANE_WRITE, &plane);
 	if (r == LS_EXIT_DONE)
 		r = guard(cli, plane, true);
 	if (r != LS_EXIT_DONE)

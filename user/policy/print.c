@@ -12,117 +12,6 @@
 /* Lists of more members than this get a line for each. */
 #define FLOW_MEMBERS 8
 
-/* Starts an item of a flow list. */
-static void separate(struct ls_buffer *buffer, bool *first)
-{
-	ls_buffer_text(buffer, *first ? "[" : ", ");
-	*first = false;
-}
-
-void ls_print_ranges(struct ls_buffer *buffer, const struct ls_ranges *ranges)
-{
-	bool first = true;
-
-	for (size_t i = 0; i < ranges->count; i++) {
-		const struct ls_range *const range = &ranges->items[i];
-
-		separate(buffer, &first);
-		if (range->low == range->high)
-			ls_buffer_format(buffer, "%u", range->low);
-		else
-			ls_buffer_format(buffer, "%u-%u", range->low, range->high);
-	}
-	ls_buffer_text(buffer, first ? "[]" : "]");
-}
-
-void ls_print_protocols(struct ls_buffer *buffer, const struct ls_ranges *protocols)
-{
-	char name[LS_PROTOCOL_TEXT];
-	bool first = true;
-
-	for (size_t i = 0; i < protocols->count; i++) {
-		for (unsigned p = protocols->items[i].low; p <= protocols->items[i].high; p++) {
-			separate(buffer, &first);
-			ls_buffer_text(buffer, ls_protocol_format(p, name));
-		}
-	}
-	ls_buffer_text(buffer, first ? "[]" : "]");
-}
-
-void ls_print_flags(struct ls_buffer *buffer, const struct ls_match *match)
-{
-	bool first = true;
-
-	for (unsigned bit = 0; bit < 8; bit++) {
-		const bool set = match->flags_set >> bit & 1;
-
-		if (!set && !(match->flags_clear >> bit & 1))
-			continue;
-		separate(buffer, &first);
-		ls_buffer_format(buffer, "%s%s", set ? "" : "no-", ls_tcp_flag_name(bit));
-	}
-	ls_buffer_text(buffer, first ? "[]" : "]");
-}
-
-void ls_print_member(struct ls_buffer *buffer, const struct ls_policy *policy,
-		     const struct ls_member *member)
-{
-	char text[LS_PREFIX_TEXT];
-
-	ls_buffer_text(buffer, member->set >= 0 ? policy->sets[member->set].name
-						: ls_prefix_format(&member->prefix, text));
-}
-
-char *ls_limit_rate_format(const struct ls_limit *limit, char text[static LS_AMOUNT_TEXT])
-{
-	char value[LS_UNIT_TEXT];
-
-	if (limit->algorithm != LS_TOKEN_BUCKET)
-		snprintf(text, LS_AMOUNT_TEXT, "window %s",
-			 ls_time_format(limit->window_ns, value));
-	else if (limit->count == LS_COUNT_BYTES)
-		snprintf(text, LS_AMOUNT_TEXT, "rate %s", ls_rate_bytes_format(limit->rate, value));
-	else
-		snprintf(text, LS_AMOUNT_TEXT, "rate %s", ls_rate_items_format(limit->rate, value));
-	return text;
-}
-
-char *ls_limit_amount_format(const struct ls_limit *limit, char text[static LS_AMOUNT_TEXT])
-{
-	const bool bucket = limit->algorithm == LS_TOKEN_BUCKET;
-	const uint64_t amount = bucket ? limit->burst : limit->limit;
-	char value[LS_UNIT_TEXT];
-
-	if (limit->count == LS_COUNT_BYTES)
-		ls_size_format(amount, value);
-	else
-		ls_count_format(amount, value);
-	snprintf(text, LS_AMOUNT_TEXT, "%s %s", bucket ? "burst" : "limit", value);
-	return text;
-}
-
-/*
- * A path as a scalar: as it is where that is safe, else in double quotes. The reader lets no
- * control character into the model, so only the quote and the backslash need escaping.
- */
-void ls_print_text(struct ls_buffer *buffer, const char *path)
-{
-	static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-				   "_./-";
-
-	if (*path != '-' && path[strspn(path, safe)] == '\0') {
-		ls_buffer_text(buffer, path);
-		return;
-	}
-	ls_buffer_text(buffer, "\"");
-	for (; *path; path++) {
-		if (*path == '"' || *path == '\\')
-			ls_buffer_text(buffer, "\\");
-		ls_buffer_add(buffer, path, 1);
-	}
-	ls_buffer_text(buffer, "\"");
-}
-
 /* YAML takes a colon at either end of an address for the end of a key. */
 static void print_scalar(struct ls_buffer *buffer, const char *text)
 {
@@ -194,7 +83,7 @@ static void print_flow(const struct ls_policy *policy, const struct ls_members *
 	bool first = true;
 
 	for (size_t i = 0; i < members->count; i++) {
-		separate(buffer, &first);
+		ls_print_comma(buffer, &first);
 		print_member(policy, &members->items[i], buffer);
 	}
 	ls_buffer_text(buffer, first ? "[]" : "]");

@@ -31,6 +31,9 @@ void ls_policy_print_secrets(const struct ls_policy *policy, enum ls_secrets sec
 /* print_cluster.c: the section `cluster` and its diff. */
 void ls_print_cluster(struct ls_buffer *buffer, const struct ls_cluster_rule *cluster,
 		      enum ls_secrets secrets);
+/* print_words.c */
+/* Starts an item of a flow list. */
+void ls_print_comma(struct ls_buffer *buffer, bool *first);
 /* A scalar as the policy language wants it: quoted where that is needed. */
 void ls_print_text(struct ls_buffer *buffer, const char *text);
 
