@@ -17,16 +17,18 @@
 /*
  * waiting: connections to be accepted (sk_ack_backlog). most: the backlog (sk_max_ack_backlog; the kernel holds one
  * more). coming: half open, not older than the first repetition of their SYN-ACK (young of the request queue).
- * at: of LS_QUEUE_WHOLE.
+ * at: of LS_QUEUE_WHOLE. held: what may wait so that it does not wait too long, of which the same part counts; 0: not
+ * known. What is half open does not count there: of far clients it is more than that all the time.
  */
-LS_INLINE int ls_listener_refuses(__u32 waiting, __u32 most, __u32 coming, __u32 at)
+LS_INLINE int ls_listener_refuses(__u32 waiting, __u32 most, __u32 coming, __u32 at, __u32 held)
 {
 	__u64 place = (__u64)most * at;
 	__u64 half_open = (__u64)coming * LS_QUEUE_WHOLE;
 	if (half_open > place / 2)
 		half_open = place / 2;
 	/* A backlog of 0 still has the kernel's one. */
-	return waiting && (__u64)waiting * LS_QUEUE_WHOLE + half_open >= place;
+	__u64 whole = (__u64)waiting * LS_QUEUE_WHOLE;
+	return waiting && (whole + half_open >= place || (held && whole >= (__u64)held * at));
 }
 
 #endif

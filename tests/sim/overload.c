@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "pure/level.h"
+#include "pure/listener.h"
 #include "pure/overload.h"
 #include "user/overload/control.h"
 
@@ -33,6 +34,10 @@
 #define TRIES 4
 #define USERS 4096
 #define HIGH_PART 0.08
+#define QUEUE_NORMAL 7500 /* of LS_QUEUE_WHOLE: `accept_queue: 75%` */
+#define QUEUE_HIGH 8750
+#define LEVEL_S 1.0
+#define LATE_S (3 * LS_OVERLOAD_LOOK_S)
 #define SAMPLES 5	/* of the backlog per period */
 #define HORIZON 16384	/* steps that a retry can lie ahead: 8 s */
 #define SHAKING 65536	/* handshakes at once */
@@ -63,6 +68,7 @@ struct scenario {
 	double start_s;
 	unsigned users;	    /* 0: USERS */
 	double handshake_s; /* from an admitted SYN to the accept queue */
+	double dies_at_s;   /* the controller, for the rest; 0: never */
 };
 
 struct attempt {
@@ -137,6 +143,7 @@ struct sim {
 	__u32 carry;
 	double guard_tat_s;
 	double guard;
+	uint32_t queue_most;
 	/* measured */
 	unsigned samples, waiting_samples;
 	double stepped_s; /* when the controller ran last */
@@ -205,7 +212,7 @@ static void retry(struct sim *sim, struct attempt attempt, double at_s)
 	sim->wheel[slot][sim->wheel_n[slot]++] = attempt;
 }
 
-/* Whether the level and the guard let it in. */
+/* Whether the level, the guard and the accept queue let it in. */
 static bool is_admitted(struct sim *sim, const struct attempt *attempt)
 {
 	if (sim->method < NO_GUARD)
@@ -228,7 +235,11 @@ static bool is_admitted(struct sim *sim, const struct attempt *attempt)
 		return false;
 	}
 	sim->guard_tat_s = (double)next;
-	return true;
+	const bool is_late = sim->now_s > sim->looked_s + LATE_S;
+	return sim->scenario->early ||
+	       !ls_listener_refuses(sim->length, sim->scenario->backlog, sim->shaking_n,
+				    attempt->is_high ? QUEUE_HIGH : QUEUE_NORMAL,
+				    is_late ? sim->queue_most : 0);
 }
 
 static void refuse(struct sim *sim, struct attempt attempt)
@@ -406,6 +417,7 @@ static void control(struct sim *sim)
 	ls_overload_step(&sim->control, &input, &output);
 	memcpy(sim->admit, output.admit, sizeof(sim->admit));
 	sim->guard = output.guard;
+	sim->queue_most = output.queue_most;
 	memset(sim->offered, 0, sizeof(sim->offered));
 	sim->admitted = sim->refused_guard = sim->served = 0;
 	sim->waiting_samples = sim->samples = 0;
@@ -453,6 +465,13 @@ static void step(struct sim *sim, uint64_t number)
 	const unsigned period = (unsigned)(LS_OVERLOAD_PERIOD_S / STEP_S + 0.5);
 	if (sim->method < NO_GUARD || (number + 1) % (period / SAMPLES) != 0)
 		return;
+	if (scenario->dies_at_s > 0 && sim->now_s >= scenario->dies_at_s) {
+		/* In the kernel the level has an end. */
+		if (sim->now_s >= scenario->dies_at_s + LEVEL_S)
+			for (unsigned p = 0; p < LS_PRIORITIES; p++)
+				sim->admit[p] = LS_ADMIT_ALL;
+		return;
+	}
 	if (scenario->early)
 		probe(sim);
 	sim->samples++;

@@ -103,6 +103,10 @@ static const struct test tests[] = {
 	{ "on-and-off",
 	  { 0, 0.995, 0, 0.2, 0.5, 10, 1 },
 	  { .capacity = 2000, .load = 3, HALF, .on_s = 20, .off_s = 20, .seconds = 203 } },
+	/* Guard and accept queue alone bound what waits, and high goes first. */
+	{ "rig-10x-controller-dies",
+	  { 0.96, 0.99, 0.09, 0.2, 0.5, 2, 1 },
+	  { .capacity = 400, .load = 10, HALF, .users = 500, .dies_at_s = 33 } },
 };
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))

@@ -75,20 +75,26 @@ static void the_rule_is_the_one_that_the_manual_has(void **state)
 {
 	(void)state;
 	/* FIELD: a backlog of 16 and 75 % hold 12. */
-	assert_false(ls_listener_refuses(11, 16, 0, 7500));
-	assert_true(ls_listener_refuses(12, 16, 0, 7500));
+	assert_false(ls_listener_refuses(11, 16, 0, 7500, 0));
+	assert_true(ls_listener_refuses(12, 16, 0, 7500, 0));
 	/* Nobody waits: always place, even without a backlog, which still holds one. */
-	assert_false(ls_listener_refuses(0, 0, 1000, 1));
-	assert_true(ls_listener_refuses(1, 0, 0, 10000));
-	assert_false(ls_listener_refuses(0, 128, 100000, 1));
+	assert_false(ls_listener_refuses(0, 0, 1000, 1, 0));
+	assert_true(ls_listener_refuses(1, 0, 0, 10000, 0));
+	assert_false(ls_listener_refuses(0, 128, 100000, 1, 0));
 	/* Half open ones count, and for no more than half of the place. */
-	assert_false(ls_listener_refuses(90, 128, 5, 7500));
-	assert_true(ls_listener_refuses(90, 128, 6, 7500));
-	assert_false(ls_listener_refuses(47, 128, 1U << 31, 7500));
-	assert_true(ls_listener_refuses(48, 128, 1U << 31, 7500));
+	assert_false(ls_listener_refuses(90, 128, 5, 7500, 0));
+	assert_true(ls_listener_refuses(90, 128, 6, 7500, 0));
+	assert_false(ls_listener_refuses(47, 128, 1U << 31, 7500, 0));
+	assert_true(ls_listener_refuses(48, 128, 1U << 31, 7500, 0));
+	/* What waits too long is refused however long the backlog is; what is half open does not wait. */
+	assert_false(ls_listener_refuses(23, 4096, 1000, 7500, 31));
+	assert_true(ls_listener_refuses(24, 4096, 0, 7500, 31));
+	assert_false(ls_listener_refuses(24, 4096, 0, 8750, 31));
+	assert_true(ls_listener_refuses(12, 16, 0, 7500, 31));
+	assert_false(ls_listener_refuses(0, 4096, 0, 1, 1));
 	/* No product of two counts wraps. */
-	assert_false(ls_listener_refuses(0x7fffffff, 0xffffffff, 0, 7500));
-	assert_true(ls_listener_refuses(0xffffffff, 0xffffffff, 0xffffffff, 10000));
+	assert_false(ls_listener_refuses(0x7fffffff, 0xffffffff, 0, 7500, 0));
+	assert_true(ls_listener_refuses(0xffffffff, 0xffffffff, 0xffffffff, 10000, 0));
 }
 
 static void the_lower_the_priority_the_earlier_it_is_refused(void **state)

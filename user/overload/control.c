@@ -19,9 +19,10 @@
 #define OPENS 1.05     /* growth of A per period while nothing is too much */
 #define ENTERS 2 /* targets of delay at which shedding begins when more comes than gets done */
 #define ENTERS_ANYHOW 6 /* and whatever comes */
-#define FLOOD 1.5	/* so many times what gets done: no chance */
-#define HURRY_LEAST 32	/* pieces of new work, below which a rate is chance, too */
-#define FAR_ERROR 0.5	/* half a period's work too much in the queue */
+#define LONGEST 2.7 /* targets of delay that an accept queue may be long: by chance it is 3 then */
+#define FLOOD 1.5   /* so many times what gets done: no chance */
+#define HURRY_LEAST 32 /* pieces of new work, below which a rate is chance, too */
+#define FAR_ERROR 0.5  /* half a period's work too much in the queue */
 #define FAR_GAIN 0.6
 #define BUSY_LEAST 2
 #define BUSY_WORK 1000
@@ -194,6 +195,22 @@ static void set_guard(struct ls_overload_state *state, const struct ls_overload_
 					    : larger(state->guard, GUARD_OVER * peak);
 	if (input->refused_guard > 0 && !state->waits)
 		state->guard *= GUARD_GIVES;
+}
+
+/*
+ * How long the accept queue of a listener may be, in connections, where the level is late or the controller has died.
+ * Not while the level is kept: handshakes of far clients that are under way would come in waves. Only while it sheds:
+ * at 95 % of the capacity chance makes a queue as long.
+ */
+static uint32_t longest_queue(const struct ls_overload_state *state,
+			      const struct ls_overload_input *input)
+{
+	const struct ls_signal *accept = &input->signals[LS_SIGNAL_ACCEPT_DELAY];
+
+	if (!state->sheds || !accept->is_present || accept->target <= 0)
+		return 0;
+	const double target = target_of(state, LS_SIGNAL_ACCEPT_DELAY, accept->target);
+	return (uint32_t)smaller(LONGEST * target * state->capacity + 0.5, UINT32_MAX);
 }
 
 /* Follows what is offered: the shape smoothly, so that the edge does not jump from user to user, the sum at once. */
@@ -390,6 +407,7 @@ void ls_overload_step(struct ls_overload_state *state, const struct ls_overload_
 	set_guard(state, input);
 	decide(state, input);
 	ret->guard = state->guard;
+	ret->queue_most = longest_queue(state, input);
 	for (unsigned p = 0; p < LS_PRIORITIES; p++)
 		ret->admit[p] = LS_ADMIT_ALL;
 	if (state->sheds)

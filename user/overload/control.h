@@ -118,6 +118,7 @@ struct ls_overload_state {
 struct ls_overload_output {
 	__u64 admit[LS_PRIORITIES]; /* LS_ADMIT(), by LS_ABI_* */
 	double guard;		    /* per second; 0: none */
+	uint32_t queue_most;	    /* connections in an accept queue; 0: its backlog alone */
 	uint32_t heavy_after;	    /* filled by whoever counts the sources */
 };
 

@@ -24,6 +24,7 @@
 
 #define LOOK_NS ((uint64_t)(LS_OVERLOAD_LOOK_S * 1e9))
 #define PERIOD_NS 100000000ULL
+#define LATE_NS (3 * LOOK_NS)
 #define LEVEL_NS 1000000000ULL /* a level that nobody renews ends by then */
 #define GUARD_NS                                                                                   \
 	(3600 * 1000000000ULL)	 /* and a guard by then: the capacity of an hour ago is nobody's */
@@ -59,7 +60,7 @@ struct ls_overload_module {
 	uint64_t admitted, admitted_tcp, refused_guard;
 	/* At the last look. */
 	uint64_t looked_ns, looked_admitted, looked_admitted_tcp;
-	uint32_t heavy_after;
+	uint32_t heavy_after, queue_most;
 	struct kept *kept; /* owned */
 };
 
@@ -222,8 +223,11 @@ static bool follow_policy(struct ls_overload_module *module, uint64_t now_ns)
 	module->generation = generation;
 	for (unsigned p = 0; p < LS_PRIORITIES; p++)
 		floor[p] = module->policy->signals.floor[p] / 100.0;
-	if (is_new)
+	if (is_new) {
 		ls_overload_init(&module->state, floor);
+		/* What a controller before this one knew of the server holds until this one knows better. */
+		module->state.guard = ls_plane_guard(plane);
+	}
 	memcpy(module->state.floor, floor, sizeof(floor));
 	ls_gauges_init(&module->gauges, &module->policy->signals, module->host->loop);
 	make_checks(module);
@@ -366,6 +370,7 @@ static void write_level(struct ls_overload_module *module, const struct ls_overl
 			 __ATOMIC_RELAXED);
 	__atomic_store_n(&overload->heavy_after, module->heavy_after, __ATOMIC_RELAXED);
 	write_admit(module, output->admit, overload);
+	module->queue_most = output->queue_most;
 	ls_plane_set_guard(module->host->plane, output->guard, GUARD_NS);
 }
 
@@ -494,10 +499,13 @@ static void look(void *data, uint64_t now_ns)
 	if (is_flood(module, &look, offered, now_ns) ||
 	    now_ns - module->stepped_ns + LOOK_NS / 2 >= PERIOD_NS)
 		step(module, &sums, now_ns);
-	if (!module->state.sheds)
+	if (!module->state.sheds) {
+		ls_plane_set_queue_most(module->host->plane, 0, LATE_NS);
 		return;
+	}
 	ls_overload_trim(&module->state, &look, &output);
 	write_admit(module, output.admit, overload);
+	ls_plane_set_queue_most(module->host->plane, module->queue_most, LATE_NS);
 }
 
 /* ---- the module ---- */

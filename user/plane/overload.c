@@ -109,6 +109,26 @@ void ls_plane_set_guard(struct ls_plane *plane, double rate, uint64_t for_ns)
 	store(&overload->guard_until_ns, ls_plane_now(plane) + for_ns);
 }
 
+double ls_plane_guard(struct ls_plane *plane)
+{
+	const struct ls_overload *overload = ls_plane_overload(plane, NULL);
+
+	if (!overload || ls_plane_now(plane) >= LS_READ_ONCE(overload->guard_until_ns))
+		return 0;
+	const uint64_t cost = LS_READ_ONCE(overload->guard.mult);
+	return cost ? TICKS_PER_S / (double)cost : 0;
+}
+
+void ls_plane_set_queue_most(struct ls_plane *plane, uint32_t most, uint64_t in_ns)
+{
+	struct ls_overload *overload = ls_plane_overload(plane, NULL);
+
+	if (!overload)
+		return;
+	store(&overload->queue_from_ns, ls_plane_now(plane) + in_ns);
+	__atomic_store_n(&overload->queue_most, most, __ATOMIC_RELAXED);
+}
+
 void ls_plane_accept_queue(struct ls_plane *plane, struct ls_accept_queue_view *ret)
 {
 	const struct ls_control *control = ls_plane_control(plane);

@@ -46,6 +46,15 @@ int ls_plane_set_hand(struct ls_plane *plane, const __u64 admit[static LS_PRIORI
 /* The guard at `rate` per second until `for_ns` from now; 0: none. */
 void ls_plane_set_guard(struct ls_plane *plane, double rate, uint64_t for_ns);
 
+/* The rate of the guard that is in force, per second; 0: none is. */
+double ls_plane_guard(struct ls_plane *plane);
+
+/*
+ * How many connections may wait in a listener's accept queue from `in_ns` from now on, as long as the guard holds; 0:
+ * its backlog alone says.
+ */
+void ls_plane_set_queue_most(struct ls_plane *plane, uint32_t most, uint64_t in_ns);
+
 /* What bpf/kern/listener.h does. */
 struct ls_accept_queue_view {
 	unsigned percent; /* of the policy in force, for priority normal; 0: it is off */
