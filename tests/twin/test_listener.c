@@ -122,6 +122,32 @@ static void the_lower_the_priority_the_earlier_it_is_refused(void **state)
 	assert_int_equal(ls_host_offered()->queue_port, 9);
 }
 
+static void a_late_controller_leaves_a_queue_no_longer_than_the_wait_shall_be(void **state)
+{
+	(void)state;
+	start_with(policy, 30, 4096);
+	struct ls_overload *overload = ls_host_overload();
+	overload->queue_most = 31;
+	overload->queue_from_ns = 2 * TWIN_SECOND;
+	overload->guard_until_ns = 3 * TWIN_SECOND;
+	assert_true(tcp(0xcb007101, 3, SYN));
+	now_ns = 2 * TWIN_SECOND;
+	assert_false(tcp(0xcb007101, 3, SYN));
+	assert_int_equal(ls_host_offered()->refused_queue[LS_ABI_NORMAL], 1);
+	ls_host_listener()->waiting = 23;
+	assert_true(tcp(0xcb007101, 3, SYN));
+	ls_host_listener()->waiting = 27;
+	assert_true(tcp(0xcb007101, 2, SYN)); /* high */
+	assert_false(tcp(0xcb007101, 3, SYN));
+	/* Off is off, and an hour later nobody knows. */
+	overload->queue_most = 0;
+	assert_true(tcp(0xcb007101, 3, SYN));
+	overload->queue_most = 1;
+	now_ns = 3 * TWIN_SECOND;
+	assert_true(tcp(0xcb007101, 3, SYN));
+	overload->queue_from_ns = overload->guard_until_ns = 0;
+}
+
 static void the_listener_is_asked_by_the_connection_as_it_will_be(void **state)
 {
 	(void)state;
@@ -210,6 +236,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_rule_is_the_one_that_the_manual_has),
 		cmocka_unit_test(the_lower_the_priority_the_earlier_it_is_refused),
+		cmocka_unit_test(a_late_controller_leaves_a_queue_no_longer_than_the_wait_shall_be),
 		cmocka_unit_test(the_listener_is_asked_by_the_connection_as_it_will_be),
 		cmocka_unit_test(only_new_connections_of_this_host_are_refused),
 		cmocka_unit_test(what_is_refused_has_consumed_nothing),

@@ -249,6 +249,27 @@ static void a_guard_gives_way_to_a_server_that_became_faster(void **unused)
 	assert_true(output.guard > 20000);
 }
 
+static void a_queue_has_a_length_only_while_it_sheds(void **unused)
+{
+	struct ls_overload_state state;
+	struct ls_overload_output output;
+
+	(void)unused;
+	ls_overload_init(&state, no_floor);
+	/* 10000/s, 20 ms: 200 are a target. At half load nothing is known that would be too long. */
+	for (int i = 0; i < 10; i++) {
+		step(&state, 0, 512, 0, 1000, 0.01, &output);
+		assert_int_equal(output.queue_most, 0);
+	}
+	for (int i = 0; i < 10; i++)
+		step(&state, 0, 12800, 0, 1000, 0.1, &output);
+	assert_true(state.sheds && output.queue_most > 400 && output.queue_most < 600);
+	for (int i = 0; i < 200; i++)
+		step(&state, 0, 512, 0, 512, 0, &output);
+	assert_false(state.sheds);
+	assert_int_equal(output.queue_most, 0);
+}
+
 static void a_part_above_its_target_is_brought_back_to_it(void **unused)
 {
 	struct ls_overload_state state;
@@ -427,6 +448,7 @@ int main(void)
 		cmocka_unit_test(capacity_is_learned_from_looks_that_began_with_enough),
 		cmocka_unit_test(a_probe_is_as_late_as_the_last_and_what_came_in_since),
 		cmocka_unit_test(a_guard_gives_way_to_a_server_that_became_faster),
+		cmocka_unit_test(a_queue_has_a_length_only_while_it_sheds),
 		cmocka_unit_test(a_part_above_its_target_is_brought_back_to_it),
 		cmocka_unit_test(a_breaker_opens_at_once_and_closes_in_steps),
 		cmocka_unit_test(an_applications_word_is_a_number_or_one_of_four),
