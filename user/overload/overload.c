@@ -500,7 +500,9 @@ static void look(void *data, uint64_t now_ns)
 	    now_ns - module->stepped_ns + LOOK_NS / 2 >= PERIOD_NS)
 		step(module, &sums, now_ns);
 	if (!module->state.sheds) {
-		ls_plane_set_queue_most(module->host->plane, 0, LATE_NS);
+		/* Until it knows the server, what a controller that died has left holds. */
+		if (module->state.capacity > 0)
+			ls_plane_set_queue_most(module->host->plane, 0, LATE_NS);
 		return;
 	}
 	ls_overload_trim(&module->state, &look, &output);
