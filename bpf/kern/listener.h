@@ -61,23 +61,23 @@ LS_INLINE __u32 ls_field(const void *socket, __u32 offset)
 	return *(const volatile __u32 *)((const char *)socket + offset);
 }
 
-LS_INLINE int ls_socket_refuses(struct bpf_sock *found, __u32 at, __u32 held)
+LS_INLINE int ls_socket_refuses(struct bpf_sock *found, __u32 at, __u32 held, int is_late)
 {
 	if (found->state != BPF_TCP_LISTEN)
 		return 0;
 	const void *socket = bpf_skc_to_tcp_sock(found);
-	return socket && ls_listener_refuses(ls_field(socket, ls_listener_fields.waiting),
-					     ls_field(socket, ls_listener_fields.most),
-					     ls_field(socket, ls_listener_fields.coming), at, held);
+	return socket &&
+	       ls_listener_refuses(ls_field(socket, ls_listener_fields.waiting),
+				   ls_field(socket, ls_listener_fields.most),
+				   ls_field(socket, ls_listener_fields.coming), at, held, is_late);
 }
 
-/* How many may wait where the level is not kept up to date; 0: the backlog alone says. */
+/* How many may wait so that none waits too long; 0: the backlog alone says. */
 LS_INLINE __u32 ls_queue_held(const struct ls_job *job)
 {
-	if (job->now_ns < LS_READ_ONCE(ls_overload.queue_from_ns) ||
-	    job->now_ns >= LS_READ_ONCE(ls_overload.guard_until_ns))
-		return 0;
-	return LS_READ_ONCE(ls_overload.queue_most);
+	return job->now_ns < LS_READ_ONCE(ls_overload.guard_until_ns)
+		       ? LS_READ_ONCE(ls_overload.queue_most)
+		       : 0;
 }
 
 /* Asks the listener of a SYN. */
@@ -108,7 +108,8 @@ __attribute__((noinline)) int ls_listener_ask(struct xdp_md *ctx, struct ls_job 
 	struct bpf_sock *found = bpf_skc_lookup_tcp(ctx, &tuple, bytes, BPF_F_CURRENT_NETNS, 0);
 	if (!found)
 		return LS_ASK_OK;
-	int refuses = ls_socket_refuses(found, at, ls_queue_held(job));
+	int refuses = ls_socket_refuses(found, at, ls_queue_held(job),
+					job->now_ns >= LS_READ_ONCE(ls_overload.queue_from_ns));
 	bpf_sk_release(found);
 	if (!refuses || ls_is_forwarded(ctx, job))
 		return LS_ASK_OK;

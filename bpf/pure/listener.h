@@ -14,13 +14,18 @@
 #include "loadshed/overload_abi.h"
 #include "pure/base.h"
 
+#define LS_QUEUE_NEAR                                                                              \
+	4 /* as much as that of the queue is half open at most where clients are near */
+
 /*
  * waiting: connections to be accepted (sk_ack_backlog). most: the backlog (sk_max_ack_backlog; the kernel holds one
  * more). coming: half open, not older than the first repetition of their SYN-ACK (young of the request queue).
  * at: of LS_QUEUE_WHOLE. held: what may wait so that it does not wait too long, of which the same part counts; 0: not
- * known. What is half open does not count there: of far clients it is more than that all the time.
+ * known. Near clients alone are held to it while the level is kept (is_late: it is not): what far ones have half open
+ * all the time comes whatever is refused now, and would come in waves.
  */
-LS_INLINE int ls_listener_refuses(__u32 waiting, __u32 most, __u32 coming, __u32 at, __u32 held)
+LS_INLINE int ls_listener_refuses(__u32 waiting, __u32 most, __u32 coming, __u32 at, __u32 held,
+				  int is_late)
 {
 	__u64 place = (__u64)most * at;
 	__u64 half_open = (__u64)coming * LS_QUEUE_WHOLE;
@@ -28,7 +33,8 @@ LS_INLINE int ls_listener_refuses(__u32 waiting, __u32 most, __u32 coming, __u32
 		half_open = place / 2;
 	/* A backlog of 0 still has the kernel's one. */
 	__u64 whole = (__u64)waiting * LS_QUEUE_WHOLE;
-	return waiting && (whole + half_open >= place || (held && whole >= (__u64)held * at));
+	int is_held = held && (is_late || coming <= held / LS_QUEUE_NEAR);
+	return waiting && (whole + half_open >= place || (is_held && whole >= (__u64)held * at));
 }
 
 #endif

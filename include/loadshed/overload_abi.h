@@ -97,7 +97,7 @@ struct ls_overload {
 	__u64 salt; /* which sources come last within a priority; another one each hour */
 	__u32 heavy_after; /* new work per window and CPU above which a source comes behind; 0: none does */
 	__u32 queue_most; /* a longer accept queue waits too long; 0: not known */
-	__u64 queue_from_ns; /* then that is refused until the guard ends: the controller is late or dead */
+	__u64 queue_from_ns; /* then the controller is late or dead, and that holds for far clients, too */
 	__u64 pad1[4];
 	struct ls_breaker_abi breaker[LS_CLASS_SLOTS];
 	struct ls_overload_report_abi report;

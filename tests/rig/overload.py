@@ -284,9 +284,13 @@ def panel(x, y, title, results, load):
         out.append('<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#ddd"/><text x="%d" y="%.1f" font-size="11" '
                    'text-anchor="end">%d %%</text>' % (x, x + width, level, level, x - 6, level + 4, 25 * k))
     cases = [r for r in results["cases"] if r["name"].split("/")[0] == load and r["name"].split("/")[1] in COLOURS]
+    lengths = [len(result["answers"]) // 10 for result in cases]
+    # Of cases of different length, as far as the load is on in all of them.
+    is_whole = len(set(lengths)) == 1
+    total = min(lengths, default=0) - (0 if is_whole else AFTER)
     for n, result in enumerate(cases):
         method = result["name"].split("/")[1]
-        seconds = [sum(result["answers"][k:k + 10]) for k in range(0, len(result["answers"]), 10)]
+        seconds = [sum(result["answers"][k:k + 10]) for k in range(0, 10 * total, 10)]
         points = " ".join("%.1f,%.1f" % (x + width * k / max(1, len(seconds) - 1),
                                          y + height - min(1.2, answers / result["capacity"]) / 1.2 * height)
                           for k, answers in enumerate(seconds))
@@ -294,12 +298,11 @@ def panel(x, y, title, results, load):
         out.append('<text x="%d" y="%d" font-size="12" fill="%s">%s: %.1f %% of capacity, high %.1f %%</text>' % (
             x + width + 14, y + 20 + 20 * n, COLOURS[method], method, 100 * result["goodput"], 100 * result["high"]))
     if cases:
-        total = len(cases[0]["answers"]) / 10
-        for at in (BEFORE, total - AFTER):
+        for at in (BEFORE, total - AFTER)[:1 + is_whole]:
             out.append('<line x1="%.1f" x2="%.1f" y1="%d" y2="%d" stroke="#999" stroke-dasharray="4 3"/>' % (
                 x + width * at / total, x + width * at / total, y, y + height))
-        out.append('<text x="%d" y="%d" font-size="11">0 to %d s; the load is on between the dashed lines</text>' % (
-            x, y + height + 16, total))
+        out.append('<text x="%d" y="%d" font-size="11">0 to %d s; the load is on %s</text>' % (
+            x, y + height + 16, total, "between the dashed lines" if is_whole else "from the dashed line on"))
     return out
 
 

@@ -238,8 +238,8 @@ static bool is_admitted(struct sim *sim, const struct attempt *attempt)
 	const bool is_late = sim->now_s > sim->looked_s + LATE_S;
 	return sim->scenario->early ||
 	       !ls_listener_refuses(sim->length, sim->scenario->backlog, sim->shaking_n,
-				    attempt->is_high ? QUEUE_HIGH : QUEUE_NORMAL,
-				    is_late ? sim->queue_most : 0);
+				    attempt->is_high ? QUEUE_HIGH : QUEUE_NORMAL, sim->queue_most,
+				    is_late);
 }
 
 static void refuse(struct sim *sim, struct attempt attempt)

@@ -75,26 +75,29 @@ static void the_rule_is_the_one_that_the_manual_has(void **state)
 {
 	(void)state;
 	/* FIELD: a backlog of 16 and 75 % hold 12. */
-	assert_false(ls_listener_refuses(11, 16, 0, 7500, 0));
-	assert_true(ls_listener_refuses(12, 16, 0, 7500, 0));
+	assert_false(ls_listener_refuses(11, 16, 0, 7500, 0, 1));
+	assert_true(ls_listener_refuses(12, 16, 0, 7500, 0, 1));
 	/* Nobody waits: always place, even without a backlog, which still holds one. */
-	assert_false(ls_listener_refuses(0, 0, 1000, 1, 0));
-	assert_true(ls_listener_refuses(1, 0, 0, 10000, 0));
-	assert_false(ls_listener_refuses(0, 128, 100000, 1, 0));
+	assert_false(ls_listener_refuses(0, 0, 1000, 1, 0, 1));
+	assert_true(ls_listener_refuses(1, 0, 0, 10000, 0, 1));
+	assert_false(ls_listener_refuses(0, 128, 100000, 1, 0, 1));
 	/* Half open ones count, and for no more than half of the place. */
-	assert_false(ls_listener_refuses(90, 128, 5, 7500, 0));
-	assert_true(ls_listener_refuses(90, 128, 6, 7500, 0));
-	assert_false(ls_listener_refuses(47, 128, 1U << 31, 7500, 0));
-	assert_true(ls_listener_refuses(48, 128, 1U << 31, 7500, 0));
+	assert_false(ls_listener_refuses(90, 128, 5, 7500, 0, 1));
+	assert_true(ls_listener_refuses(90, 128, 6, 7500, 0, 1));
+	assert_false(ls_listener_refuses(47, 128, 1U << 31, 7500, 0, 1));
+	assert_true(ls_listener_refuses(48, 128, 1U << 31, 7500, 0, 1));
 	/* What waits too long is refused however long the backlog is; what is half open does not wait. */
-	assert_false(ls_listener_refuses(23, 4096, 1000, 7500, 31));
-	assert_true(ls_listener_refuses(24, 4096, 0, 7500, 31));
-	assert_false(ls_listener_refuses(24, 4096, 0, 8750, 31));
-	assert_true(ls_listener_refuses(12, 16, 0, 7500, 31));
-	assert_false(ls_listener_refuses(0, 4096, 0, 1, 1));
+	assert_false(ls_listener_refuses(23, 4096, 1000, 7500, 31, 1));
+	assert_true(ls_listener_refuses(24, 4096, 0, 7500, 31, 1));
+	assert_false(ls_listener_refuses(24, 4096, 0, 8750, 31, 1));
+	assert_true(ls_listener_refuses(12, 16, 0, 7500, 31, 1));
+	assert_false(ls_listener_refuses(0, 4096, 0, 1, 1, 1));
+	/* While the level is kept, for near clients alone. */
+	assert_true(ls_listener_refuses(24, 4096, 7, 7500, 31, 0));
+	assert_false(ls_listener_refuses(24, 4096, 8, 7500, 31, 0));
 	/* No product of two counts wraps. */
-	assert_false(ls_listener_refuses(0x7fffffff, 0xffffffff, 0, 7500, 0));
-	assert_true(ls_listener_refuses(0xffffffff, 0xffffffff, 0xffffffff, 10000, 0));
+	assert_false(ls_listener_refuses(0x7fffffff, 0xffffffff, 0, 7500, 0, 1));
+	assert_true(ls_listener_refuses(0xffffffff, 0xffffffff, 0xffffffff, 10000, 0, 1));
 }
 
 static void the_lower_the_priority_the_earlier_it_is_refused(void **state)
@@ -128,6 +131,7 @@ static void a_late_controller_leaves_a_queue_no_longer_than_the_wait_shall_be(vo
 	start_with(policy, 30, 4096);
 	struct ls_overload *overload = ls_host_overload();
 	overload->queue_most = 31;
+	ls_host_listener()->coming = 8;
 	overload->queue_from_ns = 2 * TWIN_SECOND;
 	overload->guard_until_ns = 3 * TWIN_SECOND;
 	assert_true(tcp(0xcb007101, 3, SYN));

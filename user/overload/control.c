@@ -198,9 +198,8 @@ static void set_guard(struct ls_overload_state *state, const struct ls_overload_
 }
 
 /*
- * How long the accept queue of a listener may be, in connections, where the level is late or the controller has died.
- * Not while the level is kept: handshakes of far clients that are under way would come in waves. Only while it sheds:
- * at 95 % of the capacity chance makes a queue as long.
+ * How long the accept queue of a listener may be, in connections: bounds the wait between two looks, and where the
+ * controller has died. Only while it sheds: at 95 % of the capacity chance makes a queue as long.
  */
 static uint32_t longest_queue(const struct ls_overload_state *state,
 			      const struct ls_overload_input *input)

@@ -50,8 +50,8 @@ void ls_plane_set_guard(struct ls_plane *plane, double rate, uint64_t for_ns);
 double ls_plane_guard(struct ls_plane *plane);
 
 /*
- * How many connections may wait in a listener's accept queue from `in_ns` from now on, as long as the guard holds; 0:
- * its backlog alone says.
+ * How many connections may wait in a listener's accept queue as long as the guard holds, of far clients `in_ns` from now
+ * on; 0: its backlog alone says.
  */
 void ls_plane_set_queue_most(struct ls_plane *plane, uint32_t most, uint64_t in_ns);
 
