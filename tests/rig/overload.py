@@ -8,7 +8,8 @@ another, and what sheds the excess: nothing, a short backlog, a CoDel-like drop,
 A case is LOAD/METHOD, such as 10x/loadshed; without --cases all are run. The service is pinned to the first CPU and in a
 cgroup of its own with one CPU's time, where this machine has them; the crowd runs on another, both before everything else. Capacity is measured before and
 after each case, by the same service with a short backlog and twice what it can do, and a case's goodput is answers in time per
-second, relative to the mean of both; where they differ by more than 3 %, the case is run again (--again times). High are 8 % of the visitors (so 80 % of the capacity at 10x). Needs root.
+second, relative to the mean of both; where they differ by more than 3 %, or the crowd stood still, the case is run again
+(--again times). High are 8 % of the visitors (so 80 % of the capacity at 10x). Needs root.
 """
 
 import argparse
@@ -165,10 +166,12 @@ class Rig:
         for attempt in range(1 + self.options.again):
             clients, service, extra = self.case(name, before)
             after = self.capacity()
-            if abs(after - before) <= STEADY * before:
+            stood = standing(clients["asked"])
+            if abs(after - before) <= STEADY * before and not stood:
                 break
-            print("%s: the capacity was %.0f/s before and %.0f/s after: something else took CPU time%s" % (
-                name, before, after, "; once more" if attempt < self.options.again else ""), file=sys.stderr)
+            print("%s: the capacity was %.0f/s before and %.0f/s after, and the crowd stood still for %d ms: something else "
+                  "took CPU time%s" % (name, before, after, stood, "; once more" if attempt < self.options.again else ""),
+                  file=sys.stderr)
             before = after if attempt < self.options.again else before
         return judge(name, (before, after), self.options.seconds, clients, service, extra)
 
@@ -237,6 +240,11 @@ class Rig:
             extra["priorities"] = view["priorities"]
             self.stop_loadshed()
         return clients, service.result(end=True), extra
+
+
+def standing(asked):
+    """For how many ms nobody came though many should have: it was not the service that failed then."""
+    return 100 * sum(not n for n in asked[BEFORE * 10:-AFTER * 10])
 
 
 def judge(name, measured, seconds, clients, service, extra):
