@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Hostile surroundings and hostile words: what others name, close, fill or take away changes no answer."""
 
+import fcntl
 import os
 import subprocess
 
@@ -119,6 +120,135 @@ def detach_is_no_takeover(test):
         lab.ls("detach", "--all")
         lab.ls("attach", "vs")
     check("took our program off" not in said(), said())
+
+
+def read_only(lab, folder, verb, code=None):
+    """A verb where a folder can only be read."""
+    return lab.srv("unshare", "-m", "sh", "-c", "mount --bind {0} {0} && mount -o remount,ro,bind {0} && exec {1} -I {2} {3}".format(
+        folder, LOADSHED, lab.instance, verb), code=code)
+
+
+@case("with /run or /var/lib that can only be read, panic, off, on and detach work, and what else does says what is not saved")
+def read_only_disk(test):
+    lab = test.lab()
+    for folder in ("/run", "/var/lib"):
+        lab.attach(POLICY)
+        read_only(lab, folder, "panic", code=0)
+        check(lab.status()["panic_seconds"], folder + ": no panic")
+        read_only(lab, folder, "off", code=0)
+        check(lab.status()["off_seconds"], folder + ": not off")
+        read_only(lab, folder, "on", code=0)
+        # Where a namespace that has a name is saved, and what it is locked with.
+        result = read_only(lab, folder, "ban add 192.0.2.1 --for 1h")
+        check(result.code == 0 or "banned, but not saved" in result.err, "%s: %s" % (folder, result.err))
+        check_equal(folder + ": bans", len(lab.bans()), 1)
+        result = read_only(lab, folder, "policy apply " + test.file("monitor.yaml", MONITOR))
+        check(result.code == 0 or "in force as generation 2, but not saved" in result.err, result.err)
+        check_equal(folder + ": mode", lab.status()["mode"], "monitor")
+        result = read_only(lab, folder, "detach vs")
+        check(result.code == 0 or "detached, but still saved" in result.err, "%s: %s" % (folder, result.err))
+        check("xdp" not in lab.srv("ip", "link", "show", "vs").out, folder + ": still attached")
+        lab.attach(POLICY)
+        lab.ls("detach", "vs")
+
+
+@case("a process that holds the lock and stands still: whoever only looks is answered, the others name it and end")
+def stopped_holder(test):
+    lab = test.lab()
+    lab.attach(POLICY)
+    lock, = (name for name in os.listdir("/run/loadshed")
+             if name.startswith(lab.instance + "@") and name.endswith(".lock"))
+    with open(os.path.join("/run/loadshed", lock), "r+", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        file.write("%d\n" % os.getpid())
+        file.flush()
+        for verb in ("status", "stats", "ban list", "policy show", "explain 192.0.2.1"):
+            lab.ls(*verb.split())
+        waiting = [verb_start(lab, verb) for verb in ("panic", "ban add 192.0.2.1 --for 1h", "policy rollback", "detach vs")]
+        for process in waiting:
+            err = process.communicate(timeout=30)[1].decode()
+            check_equal(err, process.returncode, 1)
+            check("process %d has held it" % os.getpid() in err, err)
+    lab.ls("panic")
+
+
+def verb_start(lab, verb):
+    return subprocess.Popen(["ip", "netns", "exec", lab.name + "-srv", LOADSHED, "-I", lab.instance, *verb.split()],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@case("verbs that all change something at once are done one after the other, each whole, or say why not")
+def all_at_once(test):
+    lab = test.lab()
+    names = ["vw%d" % i for i in range(4)]
+    for name in names:
+        lab.srv("ip", "link", "add", name, "type", "veth", "peer", "name", name + "p")
+        lab.srv("ip", "link", "set", name, "up")
+    attaching = [verb_start(lab, "attach %s --policy %s" % (name, test.file("policy.yaml", POLICY))) for name in names]
+    for process in attaching:
+        err = process.communicate(timeout=60)[1].decode()
+        check_equal("attach: " + err, process.returncode, 0)
+    check_equal("attached", sorted(row["name"] for row in lab.status()["interfaces"]), names)
+    check_equal("generation", lab.status()["generation"], 1)
+    files = [test.file("p%d.yaml" % i, POLICY.replace("10/s", "%d/s" % (20 + i))) for i in range(4)]
+    lists = [test.file("b%d" % i, "\n".join("10.%d.%d.%d" % (i, j >> 8, j & 255) for j in range(1000))) for i in range(4)]
+    changing = [verb_start(lab, "policy apply " + file) for file in files]
+    changing += [verb_start(lab, "ban import %s --for 1h" % file) for file in lists]
+    changing += [verb_start(lab, "allow add 192.0.2.%d" % i) for i in range(4)]
+    changing += [verb_start(lab, "attach vs"), verb_start(lab, "detach vw0"), verb_start(lab, "detach vw1")]
+    for process in changing:
+        err = process.communicate(timeout=60)[1].decode()
+        check_equal("%s: %s" % (process.args[-3:], err), process.returncode, 0)
+    check_equal("bans", len(lab.bans()), 4000)
+    check_equal("attached", sorted(row["name"] for row in lab.status()["interfaces"]), ["vs", "vw2", "vw3"])
+    check_equal("generation", lab.status()["generation"], 9)
+    check_equal("degraded", lab.status()["degraded"], [])
+
+
+@case("an interface that is moved to another network namespace: status says so, and detach takes the program off there")
+def moved(test):
+    lab = test.lab()
+    other = lab.name + "-other"
+    lab.srv("ip", "link", "add", "vm", "type", "veth", "peer", "name", "vn")
+    lab.attach(POLICY, interface="vm")
+    index = lab.interface()["ifindex"]
+    subprocess.run(["ip", "netns", "add", other], check=True)
+    test.stack.callback(subprocess.run, ["ip", "netns", "del", other], check=False)
+    lab.srv("ip", "link", "set", "vm", "netns", other)
+
+    def there():
+        return subprocess.run(["ip", "-n", other, "link", "show", "vm"], check=True, capture_output=True, text=True).stdout
+    check("xdp" in there(), "the kernel took the program off")
+    check("moved to another network namespace" in lab.status()["degraded"][0], lab.status()["degraded"])
+    check("moved" in lab.ls("status").out, "the table says something else")
+    # Another one in its place, with its index, is not what was attached.
+    lab.srv("ip", "link", "add", "name", "vk", "index", index, "type", "veth", "peer", "name", "vl")
+    check_equal("program", lab.interface()["program_id"], None)
+    check("moved to another network namespace" in lab.status()["degraded"][0], lab.status()["degraded"])
+    result = lab.ls("attach", "vk", code=1)
+    check("'loadshed detach vm'" in result.err, result.err)
+    check("not attached" in lab.ls("detach", "vk").err, "vk was taken for it")
+    check_equal("detached", lab.ls("-o", "json", "detach", "vm").json()["detached"], 1)
+    check("xdp" not in there(), "the program is still on it")
+
+
+@case("a symbolic link in the place of what is saved is replaced, and the file behind it stays")
+def saved_link(test):
+    lab = test.lab()
+    foreign = test.file("foreign", "foreign")
+    lab.attach(POLICY)
+    lab.ls("ban", "add", "192.0.2.1", "--for", "1h")
+    place = "/var/lib/loadshed/%s/netns/%s-srv" % (lab.instance, lab.name)
+    for name in ("policy.blob", "attach", "bans"):
+        os.unlink(os.path.join(place, name))
+        os.symlink(foreign, os.path.join(place, name))
+    lab.ls("ban", "add", "192.0.2.2", "--for", "1h")
+    lab.apply(MONITOR)
+    for name in ("policy.blob", "attach", "bans"):
+        check(not os.path.islink(os.path.join(place, name)), name + " is still a link")
+    with open(foreign, encoding="ascii") as file:
+        check_equal("the file", file.read(), "foreign")
 
 
 if __name__ == "__main__":
