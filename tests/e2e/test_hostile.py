@@ -2,10 +2,13 @@
 """Hostile surroundings and hostile words: what others name, close, fill or take away changes no answer."""
 
 import fcntl
+import ipaddress
 import os
+import random
 import subprocess
 
-from harness import LOADSHED, case, check, check_equal, main, wait_for
+from harness import LOADSHED, case, check, check_equal, main, tally, wait_for
+from packets import udp_frame
 
 POLICY = "version: 1\nclasses:\n  - { name: rest, match: any, limits: [{ rate: 10/s }] }\n"
 MONITOR = "version: 1\nmode: monitor\n"
@@ -249,6 +252,48 @@ def saved_link(test):
         check(not os.path.islink(os.path.join(place, name)), name + " is still a link")
     with open(foreign, encoding="ascii") as file:
         check_equal("the file", file.read(), "foreign")
+
+
+@case("lists that grow and shrink under one program: each address, at every edge, has what the list in force says")
+def lists_in_turn(test):
+    lab = test.lab()
+    chance = random.Random(7)
+    lab.attach("version: 1\n")
+    lengths = {32: ([24], [25, 31, 32], [17, 24, 32], list(range(8, 33))),
+               128: ([64], [48, 64, 128], list(range(20, 129)), [29, 32, 36, 40, 48, 56, 64])}
+    for count4, count6 in ((50000, 3), (1, 20000), (0, 1), (3000, 50), (2, 0), (20000, 5000)):
+        listed = {32: set(), 128: set()}
+        for bits, count in ((32, count4), (128, count6)):
+            among = chance.choice(lengths[bits])
+            for _ in range(count):  # 64.0.0.0/2 and 2000::/3
+                address = 1 << (bits - (2 if bits == 32 else 3)) | chance.getrandbits(bits - (2 if bits == 32 else 3))
+                length = chance.choice(among)
+                listed[bits].add((address >> (bits - length) << (bits - length), length))
+        test.file("list", "".join("%s/%d\n" % (text_of(address, bits), length)
+                                  for bits in listed for address, length in listed[bits]))
+        lab.apply("version: 1\nsets: { l: { file: list } }\ndeny: [l]\n")
+        frames, wanted = [], 0
+        for _ in range(300):
+            bits = chance.choice((32, 128))
+            address = chance.getrandbits(bits)
+            if listed[bits] and chance.random() < 0.8:
+                first, length = chance.choice(sorted(listed[bits])[:500])
+                last = first | (1 << (bits - length)) - 1
+                address = chance.choice((first, last, first - 1, last + 1, chance.randint(first, last)))
+            if address >> (bits - 4) in (0, 7, 14, 15):
+                continue  # of no sender, or several's
+            wanted += any((address >> (bits - length) << (bits - length), length) in listed[bits]
+                          for length in range(bits + 1))
+            frames.append(udp_frame(text_of(address, bits), port=9))
+        before = lab.stats()
+        lab.send(*frames)
+        wait_for("all are judged", lambda: lab.stats()["seen"]["packets"] >= before["seen"]["packets"] + len(frames))
+        check_equal("denied with %d and %d prefixes" % (count4, count6),
+                    tally(lab.stats(), "drop", "deny") - tally(before, "drop", "deny"), wanted)
+
+
+def text_of(address, bits):
+    return str(ipaddress.IPv4Address(address) if bits == 32 else ipaddress.IPv6Address(address))
 
 
 if __name__ == "__main__":
