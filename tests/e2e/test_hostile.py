@@ -155,6 +155,14 @@ def read_only_disk(test):
         lab.ls("detach", "vs")
 
 
+@case("from a mount namespace in a mount namespace, neither of which has bpffs, the state is found")
+def nested_mounts(test):
+    lab = test.lab()
+    lab.attach(POLICY)
+    found = lab.srv("unshare", "-m", "sh", "-c", "unshare -m %s -I %s -o json status; true" % (LOADSHED, lab.instance)).json()
+    check_equal("interfaces", [row["name"] for row in found["interfaces"]], ["vs"])
+
+
 @case("a process that holds the lock and stands still: whoever only looks is answered, the others name it and end")
 def stopped_holder(test):
     lab = test.lab()
