@@ -88,6 +88,22 @@ static void an_existing_file_keeps_its_mode_and_its_link(void **state)
 	expect_contents(target, "new");
 }
 
+static void a_file_of_its_own_replaces_a_link_and_what_that_points_to_stays(void **state)
+{
+	const char *const target = path_of("foreign"), *const link = path_of("own");
+	struct stat status;
+
+	(void)state;
+	assert_int_equal(ls_file_write(target, "old", 3, 0644, NULL), 0);
+	assert_int_equal(symlink("foreign", link), 0);
+	assert_int_equal(ls_file_replace(link, "new", 3, 0600, NULL), 0);
+	assert_int_equal(lstat(link, &status), 0);
+	assert_true(S_ISREG(status.st_mode));
+	assert_int_equal(status.st_mode & 07777, 0600);
+	expect_contents(link, "new");
+	expect_contents(target, "old");
+}
+
 static void a_failed_write_leaves_the_old_file_and_nothing_else(void **state)
 {
 	struct ls_error error = LS_ERROR_INIT;
@@ -246,6 +262,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(an_existing_file_keeps_its_mode_and_its_link),
+		cmocka_unit_test(a_file_of_its_own_replaces_a_link_and_what_that_points_to_stays),
 		cmocka_unit_test(a_failed_write_leaves_the_old_file_and_nothing_else),
 		cmocka_unit_test(a_full_disk_is_reported_and_the_old_file_stays),
 		cmocka_unit_test(only_what_ended_writers_left_is_swept),

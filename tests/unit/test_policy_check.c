@@ -71,6 +71,14 @@ static void what_is_hardly_meant_is_told(void **state)
 		{ "sets: { six: ['2001:db8::/32'], four: [192.0.2.1] }\n"
 		  "classes: [{ name: a, match: { to: six, from: four } }]",
 		  "class 'a' can never match: its 'to' is IPv6 and its 'from' is IPv4" },
+		{ "deny: [192.0.2.0/24]\nclasses: [{ name: a, match: { from: 192.0.2.9 } }]",
+		  "class 'a' can never match: all of its 'from' is in 'deny', which is asked first" },
+		{ "sets: { s: [192.0.2.1, 192.0.2.7] }\nallow: [192.0.2.0/28]\n"
+		  "classes: [{ name: a, match: { from: s } }]",
+		  "all of its 'from' is in 'allow', which is asked first" },
+		{ "allow: [192.0.2.1]\ndeny: [192.0.2.2]\n"
+		  "classes: [{ name: a, match: { from: [192.0.2.1, 192.0.2.2] } }]",
+		  "all of its 'from' is in 'allow' and 'deny', which are asked first" },
 		{ "sets: { none: [] }\ndeny: [none]", "set 'none' is an empty list" },
 		{ "sets: { s: [192.0.2.1] }", "set 's' is not used" },
 		{ "allow: []", "p:2:8: allow is an empty list" },
@@ -129,6 +137,10 @@ static void what_is_meant_is_not_warned_about(void **state)
 		"classes: [{ name: a, match: { from: 192.0.2.0/25 } }, "
 		"{ name: b, match: { from: 192.0.2.0/24 } }]",
 		"allow: [192.0.2.7]\ndeny: [192.0.2.0/24]",
+		"deny: [192.0.2.0/24]\n"
+		"classes: [{ name: a, match: { from: [192.0.2.1, 198.51.100.1] } }]",
+		"deny: [192.0.2.0/25]\nclasses: [{ name: a, match: { from: 192.0.2.0/24 } }]",
+		"deny: [192.0.2.0/24]\nclasses: [{ name: a, match: { to: 192.0.2.1 } }]",
 		"nat: [{ sources: [192.0.2.1], factor: 10 }]\nclasses: [{ name: a, match: any, "
 		"limits: [{ name: s, rate: 50/s }, { name: p, per: { ipv4: 24 }, rate: 500/s }] }]",
 		"overload: { max: { packets: 20/s, connections: 20/s } }",

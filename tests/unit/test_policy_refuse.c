@@ -225,6 +225,23 @@ static void a_bound_that_is_told_is_the_bound(void **state)
 	}
 }
 
+static void a_key_that_is_too_long_for_yaml_is_named_as_one(void **state)
+{
+	_cleanup_buffer_ struct ls_buffer text = LS_BUFFER_INIT, flow = LS_BUFFER_INIT;
+
+	(void)state;
+	ls_buffer_text(&text, "version: 1\n");
+	ls_buffer_text(&flow, "version: 1\nsets: { ");
+	for (unsigned i = 0; i < 2000; i++) {
+		ls_buffer_text(&text, "a");
+		ls_buffer_text(&flow, "a");
+	}
+	ls_buffer_text(&text, ": 1\n");
+	ls_buffer_text(&flow, ": [] }\n");
+	refuse(ls_buffer_string(&text), "p.yaml:2:1:", "a key has at most 1024 bytes");
+	refuse(ls_buffer_string(&flow), "p.yaml:2:2009:", "a key has at most 1024 bytes");
+}
+
 static void too_many_classes_are_refused(void **state)
 {
 	_cleanup_buffer_ struct ls_buffer text = LS_BUFFER_INIT;
@@ -246,6 +263,7 @@ int main(void)
 		cmocka_unit_test(limits_that_the_class_rules_out_are_refused),
 		cmocka_unit_test(ranges_hold_after_the_nat_factor),
 		cmocka_unit_test(a_bound_that_is_told_is_the_bound),
+		cmocka_unit_test(a_key_that_is_too_long_for_yaml_is_named_as_one),
 		cmocka_unit_test(too_many_classes_are_refused),
 	};
 

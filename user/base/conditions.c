@@ -103,7 +103,8 @@ int ls_conditions_open(const char *path, struct ls_conditions **ret, struct ls_e
 	if (!conditions)
 		return ls_error_oom(error);
 	if (fd < 0)
-		return ls_error_set_errno(error, errno, "cannot open '%s'; run as root", path);
+		return ls_error_set_errno(error, errno, "cannot open '%s'%s", path,
+					  errno == EACCES ? "; run as root" : "");
 	const int r = lock(fd, path, error);
 	if (r < 0)
 		return r;

@@ -236,32 +236,22 @@ static int open_temporary(const char *directory, mode_t mode, char path[static P
 	return -EEXIST;
 }
 
-int ls_file_write(const char *path, const void *bytes, size_t length, mode_t mode,
-		  struct ls_error *error)
+/* `path`: for messages. `old`: whose owner and mode the new file gets; NULL: it gets `mode`. */
+static int put_in_place(const char *path, const char *target, const struct stat *old,
+			const void *bytes, size_t length, mode_t mode, struct ls_error *error)
 {
-	char target[PATH_MAX], directory[PATH_MAX], temporary[PATH_MAX];
+	char directory[PATH_MAX], temporary[PATH_MAX];
 	_cleanup_close_ int fd = -1;
-	struct stat old;
-	bool exists;
-	int result;
+	int result = directory_of(target, directory);
 
-	result = resolve_links(path, target);
-	if (result == 0)
-		result = directory_of(target, directory);
 	if (result < 0)
 		return ls_error_set_errno(error, -result, "cannot write '%s'", path);
-	exists = lstat(target, &old) == 0;
-	if (exists && !S_ISREG(old.st_mode)) {
-		ls_error_set(error, "cannot write '%s': it is no regular file", path);
-		return S_ISDIR(old.st_mode) ? -EISDIR : -EINVAL;
-	}
-
 	/* An existing file's mode is given later; until then nobody else may look. */
-	fd = open_temporary(directory, exists ? 0600 : mode, temporary);
+	fd = open_temporary(directory, old ? 0600 : mode, temporary);
 	if (fd < 0)
 		return ls_error_set_errno(error, -fd, "cannot write '%s': temporary file in '%s'",
 					  path, directory);
-	result = fill_temporary(fd, bytes, length, exists ? &old : NULL);
+	result = fill_temporary(fd, bytes, length, old);
 	if (result == 0 && rename(temporary, target) < 0)
 		result = -errno;
 	if (result < 0) {
@@ -272,4 +262,27 @@ int ls_file_write(const char *path, const void *bytes, size_t length, mode_t mod
 	if (result < 0)
 		return ls_error_set_errno(error, -result, "cannot make '%s' durable", path);
 	return 0;
+}
+
+int ls_file_write(const char *path, const void *bytes, size_t length, mode_t mode,
+		  struct ls_error *error)
+{
+	char target[PATH_MAX];
+	struct stat old;
+	const int result = resolve_links(path, target);
+
+	if (result < 0)
+		return ls_error_set_errno(error, -result, "cannot write '%s'", path);
+	const bool exists = lstat(target, &old) == 0;
+	if (exists && !S_ISREG(old.st_mode)) {
+		ls_error_set(error, "cannot write '%s': it is no regular file", path);
+		return S_ISDIR(old.st_mode) ? -EISDIR : -EINVAL;
+	}
+	return put_in_place(path, target, exists ? &old : NULL, bytes, length, mode, error);
+}
+
+int ls_file_replace(const char *path, const void *bytes, size_t length, mode_t mode,
+		    struct ls_error *error)
+{
+	return put_in_place(path, path, NULL, bytes, length, mode, error);
 }

@@ -31,6 +31,13 @@ int ls_file_read(const char *path, size_t max_bytes, char **ret_bytes, size_t *r
 int ls_file_write(const char *path, const void *bytes, size_t length, mode_t mode,
 		  struct ls_error *error);
 
+/*
+ * The same for a file that is the program's own: whatever has its name is replaced, a symbolic link itself and not what it
+ * points to, and the new file has `mode`, less the umask, and the caller as owner.
+ */
+int ls_file_replace(const char *path, const void *bytes, size_t length, mode_t mode,
+		    struct ls_error *error);
+
 /* Removes the temporary files that killed writers have left in a directory. */
 void ls_file_sweep(const char *directory);
 

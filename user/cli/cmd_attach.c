@@ -96,7 +96,7 @@ static void print_interfaces(const struct ls_plane_status *status)
 			ls_table_cell(&table, "%u", interface->link_id);
 			ls_table_cell(&table, "%u", interface->mtu);
 		} else {
-			ls_table_cell(&table, "vanished");
+			ls_table_cell(&table, interface->is_elsewhere ? "moved" : "vanished");
 			ls_table_cell(&table, "%u", interface->link_id);
 			ls_table_cell(&table, "-");
 		}

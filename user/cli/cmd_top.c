@@ -110,7 +110,8 @@ static int print_json(const struct ls_cli *cli, const struct ls_top_reading *rea
 
 	json_object_set_new(document, "interval_seconds", seconds_json(reading->interval_ns));
 	json_object_set_new(document, "interface", ls_cli_text_json(cli->interface));
-	json_object_set_new(document, "one_in", json_integer(reading->weight));
+	json_object_set_new(document, "one_in",
+			    json_integer(reading->weight ? reading->weight : 1));
 	json_object_update(document, total);
 	json_decref(total);
 	json_object_set_new(document, "sources", rows_json("source", &reading->sources));

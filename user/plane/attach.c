@@ -82,7 +82,7 @@ bool ls_plane_is_attached(const struct ls_plane *plane, const char *name)
 	const struct ls_state_interface *row =
 		ls_device_find(name, &device, NULL) == 0 ? ls_row_of(plane, device.ifindex) : NULL;
 
-	return row && ls_row_is_alive(plane, row);
+	return row && ls_row_is_here(plane, row);
 }
 
 /* A bank that no row has; 0: all are taken, or another interface has this one's place in the table. */
@@ -110,6 +110,11 @@ static int check_targets(struct job *job, struct ls_error *error)
 		struct ls_state_interface *row =
 			job->is_new ? NULL : ls_row_of(&job->plane, target->device.ifindex);
 		if (row && ls_row_is_alive(&job->plane, row)) {
+			if (!ls_row_is_here(&job->plane, row))
+				return ls_error_set(
+					error,
+					"cannot attach to '%s': its index, %u, is that of '%s', which was moved to another network namespace and runs the program there; 'loadshed detach %s' takes it off",
+					target->device.name, row->ifindex, row->name, row->name);
 			target->is_attached = true;
 			continue;
 		}

@@ -42,7 +42,7 @@ static int detach_row(struct ls_plane *plane, struct ls_state_interface *row,
 	return 0;
 }
 
-/* The row that a name means: the interface of that name, or one of ours that has vanished. */
+/* The row that a name means: the interface of that name, or one of ours that has vanished, or gone elsewhere. */
 static struct ls_state_interface *row_by_name(const struct ls_plane *plane, const char *name)
 {
 	struct ls_state *state = ls_plane_state(plane);
@@ -50,12 +50,13 @@ static struct ls_state_interface *row_by_name(const struct ls_plane *plane, cons
 
 	if (ls_device_find(name, &device, NULL) == 0) {
 		struct ls_state_interface *row = ls_row_of(plane, device.ifindex);
-		if (row)
+		if (row && (strcmp(row->name, name) == 0 || !ls_row_is_alive(plane, row) ||
+			    ls_row_is_here(plane, row)))
 			return row;
 	}
 	for (int i = 0; i < LS_STATE_INTERFACES; i++) {
 		struct ls_state_interface *row = &state->interfaces[i];
-		if (row->ifindex && strcmp(row->name, name) == 0 && !ls_row_is_alive(plane, row))
+		if (row->ifindex && strcmp(row->name, name) == 0 && !ls_row_is_here(plane, row))
 			return row;
 	}
 	return NULL;
@@ -124,6 +125,14 @@ static int detach_all(struct ls_plane *plane, size_t *detached, struct ls_error 
 	return 0;
 }
 
+/* What has been detached stays so when the disk is full or can only be read. */
+static int still_saved(int r, struct ls_error *error)
+{
+	if (r < 0)
+		ls_error_prefix(error, "detached, but still saved for the next boot");
+	return r;
+}
+
 /* The last interface is gone: so are the pins, at once for whoever looks for them. */
 static int remove_instance(struct ls_plane *plane, bool all, struct ls_error *error)
 {
@@ -136,7 +145,7 @@ static int remove_instance(struct ls_plane *plane, bool all, struct ls_error *er
 	const int r = ls_pins_remove(old);
 	if (r < 0)
 		return ls_error_set_errno(error, -r, "cannot remove '%s'", old);
-	return ls_save_forget(plane, all, &count, error);
+	return still_saved(ls_save_forget(plane, all, &count, error), error);
 }
 
 /* What another version attached, of which only the pins can be understood: all or nothing. */
@@ -174,7 +183,7 @@ static int detach_opened(struct ls_plane *plane, const char *const *names, size_
 		return r;
 	if (!ls_plane_has_interfaces(plane))
 		return remove_instance(plane, n_names == 0, error);
-	return plane->n_forgotten ? ls_plane_save(plane, error) : 0;
+	return plane->n_forgotten ? still_saved(ls_plane_save(plane, error), error) : 0;
 }
 
 /* Nothing is attached, but something may be saved that would be at the next boot. */

@@ -52,6 +52,31 @@ int ls_link_info(int link_fd, uint32_t *ret_ifindex, uint32_t *ret_link_id,
 	return 0;
 }
 
+static bool runs_there(const struct bpf_xdp_query_opts *query, uint32_t program_id)
+{
+	return query->prog_id == program_id || query->drv_prog_id == program_id ||
+	       query->skb_prog_id == program_id || query->hw_prog_id == program_id;
+}
+
+bool ls_link_is_here(int link_fd, uint32_t ifindex)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, query);
+	uint32_t at = 0, link_id = 0, program_id = 0;
+
+	/* An upgrade may come between the two questions; not twice. */
+	for (int i = 0; i < 2; i++) {
+		if (ls_link_info(link_fd, &at, &link_id, &program_id) < 0 || at != ifindex ||
+		    !program_id)
+			return false;
+		const int r = bpf_xdp_query((int)ifindex, 0, &query);
+		if (r == 0 && runs_there(&query, program_id))
+			return true;
+		if (r < 0 && r != -ENODEV && r != -ENXIO)
+			return true; /* not to be asked: nothing speaks against it */
+	}
+	return false;
+}
+
 static const char *const mode_names[] = {
 	[LS_PLANE_AUTO] = "auto",
 	[LS_PLANE_NATIVE] = "native",

@@ -41,6 +41,11 @@ int ls_target_explain(const struct ls_device *device, enum ls_plane_mode mode, i
 /* Of a link: index of its device, 0 when that is gone, and its id and program. Negative errno. */
 int ls_link_info(int link_fd, uint32_t *ret_ifindex, uint32_t *ret_link_id,
 		 uint32_t *ret_program_id);
+/*
+ * Whether the interface that has index `ifindex` in this network namespace runs the program of the link. A link goes along
+ * with an interface that is moved to another namespace, and its index may be another interface's here.
+ */
+bool ls_link_is_here(int link_fd, uint32_t ifindex);
 
 /* ---- rows.c ---- */
 
@@ -48,6 +53,8 @@ int ls_link_info(int link_fd, uint32_t *ret_ifindex, uint32_t *ret_link_id,
 struct ls_state_interface *ls_row_of(const struct ls_plane *plane, uint32_t ifindex);
 /* Whether the link of a row still has its device. */
 bool ls_row_is_alive(const struct ls_plane *plane, const struct ls_state_interface *row);
+/* … and that device is in this network namespace. */
+bool ls_row_is_here(const struct ls_plane *plane, const struct ls_state_interface *row);
 /* Leads the packets of an interface to the counters of a bank, and those of a bond's members, by whose indexes they come. */
 void ls_row_find_bank(struct ls_plane *plane, uint16_t bank, const struct ls_device *device);
 /* The same when they are known. */

@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -33,7 +35,8 @@ static void holder_of(int fd, char text[static 32])
 
 	text[length > 0 ? length : 0] = '\0';
 	text[strspn(text, "0123456789")] = '\0';
-	if (text[0] == '\0')
+	/* Who locks it where nothing can be written leaves the name of the one before. */
+	if (text[0] == '\0' || (kill((pid_t)strtol(text, NULL, 10), 0) < 0 && errno == ESRCH))
 		snprintf(text, 32, "unknown");
 }
 
@@ -66,7 +69,13 @@ static int try_lock(const char *path, int *ret_fd, struct ls_error *error)
 
 	if (r < 0)
 		return r;
-	const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	/* On a disk that can only be read (a fault often makes it so, and `panic` has to work then) the lock of an
+	 * instance is there already, and reading is enough to lock it. */
+	if (fd < 0 && errno == EROFS) {
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		errno = fd < 0 ? EROFS : errno;
+	}
 	if (fd < 0)
 		return ls_error_set_errno(error, errno, "cannot open the lock '%s'", path);
 	*ret_fd = fd;

@@ -95,22 +95,28 @@ uint64_t ls_netns_inode_oldest(void)
 	return oldest;
 }
 
-/* The process whose mount namespace outlives ours: 1, or the nearest ancestor in another; 0: none. */
+/* The process whose mount namespace outlives ours: 1, or the nearest ancestor in another, with bpffs if there is one; 0: none. */
 static pid_t outer_process(void)
 {
 	const uint64_t own = namespace_inode(getpid(), "mnt");
 	const uint64_t first = namespace_inode(1, "mnt");
-	pid_t pid = getpid();
+	pid_t pid = getpid(), nearest = 0;
 
 	if (first)
 		return first == own ? 0 : 1;
 	for (int i = 0; i < LS_ANCESTORS_MAX && pid > 1; i++) {
 		pid = ls_process_parent(pid);
 		const uint64_t inode = pid > 1 ? namespace_inode(pid, "mnt") : 0;
-		if (inode && inode != own)
+		if (!inode || inode == own)
+			continue;
+		/* `unshare -m` in `ip netns exec`: the nearest has no bpffs either. */
+		char path[64];
+		snprintf(path, sizeof(path), "/proc/%d/root" BPFFS, pid);
+		if (is_bpffs(path))
 			return pid;
+		nearest = nearest ? nearest : pid;
 	}
-	return 0;
+	return nearest;
 }
 
 /* Mounts bpffs at its usual place in the mount namespace of `pid`; 0: in ours. Negative errno. */

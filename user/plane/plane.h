@@ -128,7 +128,8 @@ struct ls_plane_interface {
 	char name[32]; /* current name; of a vanished one, that at attach */
 	uint32_t ifindex;
 	enum ls_plane_mode mode; /* native or generic */
-	uint32_t program_id;	 /* 0: the interface has vanished */
+	uint32_t program_id;	 /* 0: the interface has vanished, or is … */
+	bool is_elsewhere;	 /* … in another network namespace, where the program runs */
 	uint32_t link_id;
 	uint32_t mtu; /* 0: vanished */
 	uint16_t bank;

@@ -20,7 +20,9 @@ void ls_row_presence(const struct ls_plane *plane, const struct ls_state_interfa
 	ret->ifindex = row->ifindex;
 	const bool is_there = ls_device_get(row->ifindex, &device) == 0;
 	if (ls_row_is_alive(plane, row)) {
-		if (is_there)
+		if (!ls_row_is_here(plane, row))
+			ret->presence = LS_PRESENCE_MOVED;
+		else if (is_there)
 			snprintf(ret->now, sizeof(ret->now), "%.15s", device.name);
 		return;
 	}

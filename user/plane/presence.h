@@ -13,6 +13,7 @@ enum ls_presence {
 	LS_PRESENCE_RUNS,
 	LS_PRESENCE_VANISHED,  /* the interface is gone, and the program with it */
 	LS_PRESENCE_TAKEN_OFF, /* it is there, and somebody took our program off it */
+	LS_PRESENCE_MOVED,     /* it runs the program, in another network namespace */
 };
 
 #define LS_PRESENCE_ROWS 64 /* interfaces of one instance */
@@ -27,7 +28,7 @@ struct ls_presence_row {
 	char foreign_name[16];
 };
 
-/* Three system calls for each interface that runs. Returns how many rows there are. */
+/* Half a dozen system calls for each interface that runs. Returns how many rows there are. */
 size_t ls_presence_read(const struct ls_plane *plane,
 			struct ls_presence_row ret_rows[static LS_PRESENCE_ROWS]);
 

@@ -31,6 +31,13 @@ bool ls_row_is_alive(const struct ls_plane *plane, const struct ls_state_interfa
 	return fd >= 0 && ls_link_info(fd, &ifindex, &link_id, &program_id) == 0 && ifindex != 0;
 }
 
+bool ls_row_is_here(const struct ls_plane *plane, const struct ls_state_interface *row)
+{
+	_cleanup_close_ int fd = ls_pins_get_link(plane->directory, row->ifindex);
+
+	return fd >= 0 && ls_link_is_here(fd, row->ifindex);
+}
+
 #define MEMBERS_MAX 16
 
 static void set_bank(struct ls_plane *plane, uint32_t ifindex, uint16_t number)

@@ -54,7 +54,7 @@ static int write_lines(const char *instance, const char *name, struct ls_buffer 
 	if (lines->failed)
 		return ls_error_oom(error);
 	path_of(instance, name, path);
-	return ls_file_write(path, lines->bytes, lines->length, FILE_MODE, error);
+	return ls_file_replace(path, lines->bytes, lines->length, FILE_MODE, error);
 }
 
 /*
@@ -141,7 +141,7 @@ static int save_policy(struct ls_plane *plane, struct ls_error *error)
 	if (r < 0)
 		return r;
 	path_of(plane->instance, "policy.blob", path);
-	return ls_file_write(path, bytes, length, FILE_MODE, error);
+	return ls_file_replace(path, bytes, length, FILE_MODE, error);
 }
 
 static void add_interface(struct ls_buffer *lines, const char *mode, const char *name)

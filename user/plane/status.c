@@ -55,7 +55,8 @@ static void read_interface(struct ls_plane *plane, const struct ls_state_interfa
 	ret->since_ns = row->since_ns;
 	ret->link_id = row->link_id;
 	if (fd < 0 || ls_link_info(fd, &ifindex, &ret->link_id, &ret->program_id) < 0 ||
-	    ifindex != row->ifindex || ls_device_get(row->ifindex, &device) < 0) {
+	    !ls_link_is_here(fd, row->ifindex) || ls_device_get(row->ifindex, &device) < 0) {
+		ret->is_elsewhere = fd >= 0 && ifindex != 0;
 		ret->program_id = 0;
 		return;
 	}
@@ -97,6 +98,12 @@ static void note_absence(const struct ls_plane *plane, const struct ls_state_int
 
 	ls_stamp_format(row->since_ns, attached);
 	ls_row_presence(plane, row, &presence);
+	if (presence.presence == LS_PRESENCE_MOVED) {
+		degrade(status,
+			"%s: moved to another network namespace (attached %s), where the program goes on judging; 'loadshed detach %s' takes it off",
+			presence.name, attached, presence.name);
+		return;
+	}
 	if (presence.presence != LS_PRESENCE_TAKEN_OFF) {
 		degrade(status,
 			"%s: the interface has vanished%s (attached %s); attach it again when it is back, or detach it",

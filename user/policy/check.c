@@ -220,6 +220,42 @@ static void check_families(const struct check *check, const struct ls_class *cla
 			class->name, to == 1 ? 4 : 6, from == 1 ? 4 : 6);
 }
 
+static bool list_includes(const struct check *check, const struct ls_members *list,
+			  const struct ls_member *member)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (member_includes(check, &list->items[i], member))
+			return true;
+	return false;
+}
+
+/* Whoever is in a list is judged by it, before any class is asked. */
+static void check_listed(const struct check *check, const struct ls_class *class)
+{
+	const struct ls_members *const allow = &check->policy->allow, *const deny =
+									      &check->policy->deny;
+	const struct ls_members *const from = &class->match.from;
+	bool by_allow = false, by_deny = false;
+
+	if (from->count == 0 || allow->count + deny->count > PAIRS_MAX / from->count)
+		return;
+	for (size_t i = 0; i < from->count; i++) {
+		const bool is_denied = list_includes(check, deny, &from->items[i]);
+
+		if (!is_denied && !list_includes(check, allow, &from->items[i]))
+			return;
+		by_deny = by_deny || is_denied;
+		by_allow = by_allow || !is_denied;
+	}
+	ls_warnings_add(check->warnings,
+			"class '%s' can never match: all of its 'from' is in %s, which %s first",
+			class->name,
+			by_allow && by_deny ? "'allow' and 'deny'"
+			: by_deny	    ? "'deny'"
+					    : "'allow'",
+			by_allow && by_deny ? "are asked" : "is asked");
+}
+
 /* A limit as a rate, for comparing different kinds. */
 static struct ls_rate average_rate(const struct ls_limit *limit)
 {
@@ -288,6 +324,7 @@ static void check_class(const struct check *check, size_t index)
 	check_empty_endpoint(check, class, "to", &class->match.to);
 	check_empty_endpoint(check, class, "from", &class->match.from);
 	check_families(check, class);
+	check_listed(check, class);
 	check_nat(check, class);
 	for (size_t i = 0; i < class->n_limits; i++)
 		check_limit(check, class, &class->limits[i]);

@@ -15,6 +15,7 @@
  * million small objects, and nothing of a tree outlives it.
  */
 #define BLOCK_BYTES 65536U
+#define KEY_MAX 1024 /* how far libyaml looks back for a key */
 
 struct block {
 	struct block *next;
@@ -271,6 +272,14 @@ static int refuse_syntax(const struct builder *builder, const yaml_parser_t *par
 	if (byte_at(bytes, length, &mark) == '\t')
 		return refuse_at(builder, &mark,
 				 "a tab where YAML wants blanks; indent with blanks only");
+	if (strstr(problem, "expected ':'") &&
+	    parser->mark.index > parser->context_mark.index + KEY_MAX)
+		return refuse_at(builder, &parser->context_mark,
+				 "a key has at most 1024 bytes, and this has more or no ':'");
+	if (byte_at(bytes, length, &mark) == ':' && mark.column > KEY_MAX)
+		return refuse_at(
+			builder, &mark,
+			"a ':' of no key: a key has at most 1024 bytes, and a value that starts or ends with ':' needs quotes");
 	/* libyaml takes "[::1]" for a map without key, as YAML 1.1 has it. */
 	if (byte_at(bytes, length, &mark) == ':')
 		return refuse_at(

@@ -101,6 +101,18 @@ static void say_taken_off(struct adopt *adopt, const struct ls_presence_row *row
 		       row->name, by, row->name, row->foreign_id ? " --replace" : "", row->name);
 }
 
+static void say_moved(struct adopt *adopt, const struct ls_presence_row *row)
+{
+	char key[LS_CONDITION_KEY_BYTES];
+
+	key_of("interface", row->name, key);
+	if (ls_conditions_set(adopt->host->conditions, key,
+			      "%s: moved to another network namespace", row->name))
+		ls_log(LS_LOG_WARNING,
+		       "%s: moved to another network namespace, where the program goes on judging; 'loadshed detach %s' takes it off",
+		       row->name, row->name);
+}
+
 static void say_vanished(struct adopt *adopt, const struct ls_presence_row *row)
 {
 	char key[LS_CONDITION_KEY_BYTES];
@@ -129,7 +141,7 @@ static void clear_old(struct adopt *adopt, const struct ls_presence_row *rows, s
 			ls_log(LS_LOG_NOTICE, "%s: nobody else's program is in our place any more",
 			       old->name);
 		key_of("interface", old->name, key);
-		if (now != LS_PRESENCE_VANISHED)
+		if (now != LS_PRESENCE_VANISHED && now != LS_PRESENCE_MOVED)
 			(void)ls_conditions_clear(adopt->host->conditions, key);
 	}
 }
@@ -154,6 +166,8 @@ static void look_at_rows(struct adopt *adopt)
 			say_taken_off(adopt, &rows[i]);
 		else if (rows[i].presence == LS_PRESENCE_VANISHED)
 			say_vanished(adopt, &rows[i]);
+		else if (rows[i].presence == LS_PRESENCE_MOVED)
+			say_moved(adopt, &rows[i]);
 	}
 	memcpy(adopt->rows, rows, count * sizeof(rows[0]));
 	adopt->n_rows = count;
