@@ -794,11 +794,6 @@ void ls_store_facts(const struct ls_store *store, struct ls_store_facts *ret)
 			    ret->server);
 }
 
-bool ls_store_has_tls(void)
-{
-	return ls_conn_has_tls();
-}
-
 int ls_store_fd(const struct ls_store *store)
 {
 	return store->epoll_fd;
