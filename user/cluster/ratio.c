@@ -131,10 +131,12 @@ void ls_link_bad(struct ls_link *link, double now_s, double random)
 
 void ls_link_wait(struct ls_link *link, double now_s, double random)
 {
+	const double wait_s = link->failed ? link->agreed_s : link->agreed_s / 4;
+
 	link->failed++;
 	link->failed_s = now_s;
 	link->slow = 0;
-	link->next_s = now_s + link->agreed_s * (0.75 + 0.5 * random);
+	link->next_s = now_s + wait_s * (0.75 + 0.5 * random);
 }
 
 double ls_ratio_period(double nodes, double keys)

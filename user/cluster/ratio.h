@@ -92,7 +92,8 @@ void ls_link_good(struct ls_link *link, double now_s, const struct ls_round *rou
 void ls_link_bad(struct ls_link *link, double now_s, double random);
 
 /*
- * A round could not be sent, which costs nobody anything: the next is due after a period, with a jitter of 25 %. So the first
+ * A round could not be sent, which costs nobody anything: the next is due after a period, the first
+ * time after a quarter since the connection may just have been cut, with a jitter of 25 %. So the first
  * round comes soon after the store does, and yet not from all nodes at once.
  */
 void ls_link_wait(struct ls_link *link, double now_s, double random);
