@@ -194,10 +194,8 @@ def faults(test):
               lambda: server.cli("CONFIG", "SET", "maxmemory", "0"), 4)
         fault(fleet, "a replica for 4 s", lambda: server.cli("REPLICAOF", "10.77.0.1", "1"),
               lambda: server.cli("REPLICAOF", "NO", "ONE"), 4)
-        # Ten times a second: what a node could not report in half a second is forgotten, so others see less than there is.
         fault(fleet, "connections killed for 4 s",
-              lambda: [(server.cli("CLIENT", "KILL", "TYPE", "normal", code=None), time.sleep(0.1)) for _i in range(40)],
-              error=0.2)
+              lambda: [(server.cli("CLIENT", "KILL", "TYPE", "normal", code=None), time.sleep(0.1)) for _i in range(40)])
         fault(fleet, "hanging for 1 s", lambda: server.signal(signal.SIGSTOP), lambda: server.signal(signal.SIGCONT), 1)
         fault(fleet, "hanging for 8 s", lambda: server.signal(signal.SIGSTOP), lambda: server.signal(signal.SIGCONT), 8)
 
@@ -369,7 +367,7 @@ def refusals(test):
     wait_for("wrong password", lambda: "WRONGPASS" in (node.cluster()["trouble"] or ""), 8)
     shown = node.lab.ls("policy", "show").out + node.lab.ls("-o", "json", "cluster", "status").out
     check("wrong@" not in shown and "***" in shown, "a password is shown")
-    check("WRONGPASS" in " ".join(node.lab.status()["degraded"]), "status does not say so")
+    wait_for("status says so", lambda: "WRONGPASS" in " ".join(node.lab.status()["degraded"]), 4)
     node.apply(policy.replace("redis://", "redis://:right@"))
     wait_for("shares", node.is_ok, 8)
     server.cli("-a", "right", "--no-auth-warning", "ACL", "SETUSER", "reader", "on", ">pass", "~*", "+@all", "-@write")
@@ -450,7 +448,7 @@ def redis_cluster(test):
     target.kill()
     got, _offered = fleet.measure(10)
     print("# fail-over: 10 s from its begin %+.1f %%" % ((got / RATE - 1) * 100))
-    check_within("10 s around a fail-over", got, RATE, 0.08)
+    check_within("10 s around a fail-over", got, RATE, 0.05)
     wait_for("all share", lambda: all_ok(fleet), 10)
     settled(fleet)
     check_within("10 s after it", fleet.measure(10)[0], RATE, 0.02)

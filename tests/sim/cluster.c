@@ -176,7 +176,8 @@ static void node_sync(struct fleet *fleet, struct node *node, double now_s)
 	if (node->is_sent && !node->is_answered && now_s >= node->store_s) {
 		double admitted, offered;
 		if (fleet->store.is_up) {
-			ls_ratio_report(&node->ratio, &admitted, &offered);
+			ls_ratio_report(&node->ratio, &node->link, now_s, RATE, &admitted,
+					&offered);
 			node->answer =
 				store_round(&fleet->store, now_s, period_s, admitted, offered);
 			node->is_answered = true;
@@ -345,6 +346,20 @@ static void shape_outage(struct fleet *fleet, double now_s, double *load)
 {
 	shape_steady(fleet, now_s, load);
 	fleet->store.is_up = now_s < 15 || now_s >= 25;
+}
+
+/* A fail-over: no answer for three seconds, and the debt is as it was. */
+static void shape_fail_over(struct fleet *fleet, double now_s, double *load)
+{
+	shape_steady(fleet, now_s, load);
+	fleet->store.is_up = now_s < 15 || now_s >= 18;
+}
+
+/* Connections break as soon as they are made, but for a moment now and then. */
+static void shape_broken(struct fleet *fleet, double now_s, double *load)
+{
+	shape_steady(fleet, now_s, load);
+	fleet->store.is_up = now_s < 15 || now_s >= 19 || fmod(now_s, 1) < 0.2;
 }
 
 /* Away for a minute, so that nodes go by their shares. */
@@ -551,6 +566,9 @@ static const struct scenario scenarios[] = {
 	{ "on and off", 48, 12, 3, shape_on_off, .error_10s = .2, .tuning = T200 },
 	{ "store away for 10 s", 40, 15, 3, shape_outage, .error_1s_mean = .05,
 	  .error_1s_worst = .3, .tuning = T200 },
+	{ "a fail-over of 3 s", 40, 8, 3, shape_fail_over, .error_10s = .05, .tuning = T200 },
+	{ "connections that break for 4 s", 40, 8, 3, shape_broken, .error_10s = .05,
+	  .tuning = T200 },
 	{ "store comes back empty", 40, 15, 3, shape_restart_empty, .error_1s_mean = .05,
 	  .error_1s_worst = .3, .tuning = T200 },
 	{ "store away for good", 75, 50, 3, shape_long_outage, .error_10s = .03, .tuning = T200 },

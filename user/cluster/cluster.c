@@ -456,8 +456,8 @@ static void tell_people(struct cluster *cluster, const struct ls_sync_facts *fac
 
 	if (facts->is_up && !facts->foreign_now) {
 		if (ls_conditions_clear(conditions, "redis")) {
-			ls_log(LS_LOG_NOTICE, "cluster: Redis answers again, %.0f nodes",
-			       facts->nodes);
+			ls_log(LS_LOG_NOTICE, "cluster: Redis answers again, %.0f node%s",
+			       facts->nodes, facts->nodes == 1 ? "" : "s");
 			say(cluster, "up", NULL);
 		}
 		cluster->lost_ns = 0;

@@ -124,15 +124,19 @@ void ls_link_bad(struct ls_link *link, double now_s, double random)
 					   : fmin(ls_link_period(link) / 2, RETRY_FIRST_S);
 
 	link->failed++;
+	link->failed_s = now_s;
 	link->slow = 0;
 	link->next_s = now_s + wait_s * (0.5 + random);
 }
 
 void ls_link_wait(struct ls_link *link, double now_s, double random)
 {
+	const double wait_s = link->failed ? link->agreed_s : link->agreed_s / 4;
+
 	link->failed++;
+	link->failed_s = now_s;
 	link->slow = 0;
-	link->next_s = now_s + link->agreed_s * (0.75 + 0.5 * random);
+	link->next_s = now_s + wait_s * (0.75 + 0.5 * random);
 }
 
 double ls_ratio_period(double nodes, double keys)
@@ -155,10 +159,35 @@ void ls_ratio_count(struct ls_ratio *ratio, double now_s, double period_s, doubl
 	ratio->own_at_s = now_s;
 }
 
-void ls_ratio_report(struct ls_ratio *ratio, double *ret_admitted, double *ret_offered)
+/*
+ * For how long nothing was left of the debt last answered. The store came back at some time since the last round that
+ * failed, and from then on others report: half-way is right in the mean.
+ */
+static double drained_s(const struct ls_ratio *ratio, const struct ls_link *link, double now_s)
+{
+	const double until_s =
+		link->failed_s > ratio->answered_s ? (link->failed_s + now_s) / 2 : now_s;
+
+	return fmax(until_s - ratio->answered_s - ratio->debt_s, 0);
+}
+
+/* What the store is to know again of a gap. */
+static double rebuild(const struct ls_ratio *ratio, const struct ls_link *link, double now_s,
+		      double rate)
+{
+	const double own_rate = ls_ratio_share(ratio) * rate;
+	const double run_off = own_rate * (ratio->gap_drained_s + drained_s(ratio, link, now_s));
+	const double most = LS_RATIO_TARGET * ls_link_period(link) * own_rate;
+
+	return clamp(ratio->gap_admitted - run_off, 0, most);
+}
+
+void ls_ratio_report(struct ls_ratio *ratio, const struct ls_link *link, double now_s, double rate,
+		     double *ret_admitted, double *ret_offered)
 {
 	if (!ratio->is_sent) {
-		ratio->sent_admitted = ratio->admitted;
+		ratio->sent_admitted = ratio->admitted + rebuild(ratio, link, now_s, rate);
+		ratio->gap_admitted = ratio->gap_drained_s = 0;
 		ratio->sent_offered = ratio->offered;
 		ratio->admitted = ratio->offered = 0;
 		ratio->is_sent = true;
@@ -169,6 +198,7 @@ void ls_ratio_report(struct ls_ratio *ratio, double *ret_admitted, double *ret_o
 
 void ls_ratio_forget(struct ls_ratio *ratio)
 {
+	ratio->gap_admitted += ratio->admitted;
 	ratio->admitted = ratio->offered = 0;
 }
 
@@ -201,6 +231,10 @@ void ls_ratio_answer(struct ls_ratio *ratio, const struct ls_link *link, double 
 
 	ratio->is_sent = false;
 	ratio->sent_admitted = ratio->sent_offered = 0;
+	/* The answer to a round from before the gap: what was admitted in it comes with the next. */
+	if (ratio->gap_admitted > 0)
+		ratio->gap_drained_s += drained_s(ratio, link, now_s);
+	ratio->answered_s = now_s;
 	ratio->debt_s = debt_s;
 	ratio->u = clamp(u, 0, is_learning ? 1 : LS_RATIO_U_MAX);
 	/* What the store knows again is less than all for a while: the old demand stands until then. */

@@ -61,6 +61,7 @@ struct ls_link {
 	double agreed_s;       /* period that the nodes agreed on */
 	double stretch;	       /* what the circuit breaker makes of it: 1 and more */
 	unsigned slow, failed; /* rounds in a row that took more than half a period, that failed */
+	double failed_s;       /* when a round last failed */
 	double next_s;	       /* when the next round or try is due */
 };
 
@@ -91,7 +92,8 @@ void ls_link_good(struct ls_link *link, double now_s, const struct ls_round *rou
 void ls_link_bad(struct ls_link *link, double now_s, double random);
 
 /*
- * A round could not be sent, which costs nobody anything: the next is due after a period, with a jitter of 25 %. So the first
+ * A round could not be sent, which costs nobody anything: the next is due after a period, the first
+ * time after a quarter since the connection may just have been cut, with a jitter of 25 %. So the first
  * round comes soon after the store does, and yet not from all nodes at once.
  */
 void ls_link_wait(struct ls_link *link, double now_s, double random);
@@ -109,6 +111,9 @@ struct ls_ratio {
 	double admitted, offered;
 	double sent_admitted, sent_offered; /* under way: an answer takes them off */
 	bool is_sent;
+	/* Admitted while there was no answer, and for how much of that time the store's debt had run off already. */
+	double gap_admitted, gap_drained_s;
+	double answered_s; /* when debt_s and demand were answered */
 	double own_demand; /* what this node is offered, per second, filtered */
 	double own_at_s;
 	/* Means of a minute, from 0 on: only their quotient, this node's part of all demand, is used. */
@@ -133,12 +138,18 @@ void ls_ratio_count(struct ls_ratio *ratio, double now_s, double period_s, doubl
 
 /*
  * Amounts for the next report. The same until an answer comes, so that a round whose outcome nobody knows can be sent
- * again under its number. While the store is away only the last period counts: reporting all of an outage at once
- * would block everybody for as long.
+ * again under its number.
+ *
+ * While the store is away its debt runs off to zero and no further, though nodes go on admitting about the limit: were
+ * only the last period reported, the debt would be admitted once more, half a second of the limit; were all of an
+ * outage, everybody would be blocked for as long. So the first report afterwards has, beside the last period, what was
+ * admitted in the gap less this node's share of what the limit let pass once the debt had run off: the debt aimed at, for
+ * this share, at most. `rate`: the limit; 0 for a window, which has no debt.
  */
-void ls_ratio_report(struct ls_ratio *ratio, double *ret_admitted, double *ret_offered);
+void ls_ratio_report(struct ls_ratio *ratio, const struct ls_link *link, double now_s, double rate,
+		     double *ret_admitted, double *ret_offered);
 
-/* Forgets what was counted before the current period; once a period while the link is not OK. */
+/* Puts aside what was counted before the current period; once a period while the link is not OK. */
 void ls_ratio_forget(struct ls_ratio *ratio);
 
 /* The store's answer to the last report: debt in seconds of the limit's rate, demand per second. */

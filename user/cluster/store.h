@@ -84,7 +84,4 @@ struct ls_store_facts {
 };
 void ls_store_facts(const struct ls_store *store, struct ls_store_facts *ret);
 
-/* Whether this build can speak TLS to a Redis. */
-bool ls_store_has_tls(void);
-
 #endif

@@ -29,6 +29,8 @@
 #define LINKS 64
 #define OWNERS (LS_STORE_SHARDS + 1)
 #define REDIRECTS 3
+#define RETRY_LOST_NS 20000000ULL /* of a connection that was good for LIVED_NS */
+#define LIVED_NS 50000000ULL
 #define RETRY_FIRST_NS 250000000ULL
 #define RETRY_MAX_NS 700000000ULL
 #define SLOTS_EVERY_NS 500000000ULL
@@ -89,6 +91,7 @@ struct ls_store {
 	bool is_known; /* what the deployment is */
 	unsigned failures;
 	uint64_t retry_ns, slots_ns;
+	uint64_t settled_ns; /* when the store was found; 0: taken into account already */
 	bool wants_slots;
 	char why[256];
 	struct ls_redis_url sentinel; /* that named the master */
@@ -210,7 +213,12 @@ static void seek_again(struct ls_store *store)
 	uint64_t wait_ns = RETRY_FIRST_NS << (store->failures < 4 ? store->failures : 4);
 
 	wait_ns = wait_ns < RETRY_MAX_NS ? wait_ns : RETRY_MAX_NS;
-	store->failures++;
+	/* A connection that somebody has cut: the store may well be there, and every round that is missed costs. */
+	if (store->settled_ns && store->now_ns - store->settled_ns >= LIVED_NS)
+		wait_ns = RETRY_LOST_NS;
+	else
+		store->failures++;
+	store->settled_ns = 0;
 	store->is_known = false;
 	store->at_url = (store->at_url + 1) % store->n_urls;
 	/* All URLs in a row, and then a pause. */
@@ -241,6 +249,7 @@ static void settle(struct link *link)
 		store->owner[i] = link;
 	store->is_known = true;
 	store->failures = 0;
+	store->settled_ns = store->now_ns;
 	store->why[0] = '\0';
 }
 
@@ -303,6 +312,7 @@ static void take_slots(struct link *link, const struct ls_reply *reply)
 	store->mode = CLUSTER;
 	store->is_known = true;
 	store->failures = 0;
+	store->settled_ns = store->now_ns;
 	store->why[0] = '\0';
 }
 
@@ -792,11 +802,6 @@ void ls_store_facts(const struct ls_store *store, struct ls_store_facts *ret)
 	};
 	ls_redis_url_format(link ? &link->conn.url : &store->urls[store->at_url], LS_SECRETS_MASKED,
 			    ret->server);
-}
-
-bool ls_store_has_tls(void)
-{
-	return ls_conn_has_tls();
 }
 
 int ls_store_fd(const struct ls_store *store)

@@ -159,7 +159,7 @@ void ls_sync_offer(struct ls_sync *sync, struct ls_sync_key *key, uint64_t now_n
 {
 	const struct ls_link *const link = link_of(sync, key);
 
-	/* An outage: what was counted before this period is forgotten. */
+	/* An outage: what was counted before this period is put aside. */
 	if (link->state != LS_LINK_OK && now_ns - key->forgot_ns >= sync->agreed_ns) {
 		key->forgot_ns = now_ns;
 		ls_ratio_forget(&key->ratio);
@@ -299,12 +299,12 @@ static uint64_t store_number(const struct ls_sync *sync, const struct ls_sync_ke
 }
 
 static void add_window(struct ls_sync *sync, struct ls_sync_key *key, struct words *words,
-		       bool is_repeat)
+		       const struct round *round)
 {
 	double admitted, offered;
 
-	ls_ratio_report(&key->ratio, &admitted, &offered);
-	if (!is_repeat) {
+	ls_ratio_report(&key->ratio, &round->link, seconds(sync->now_ns), 0, &admitted, &offered);
+	if (!round->is_repeat) {
 		key->sent_before = key->before.number && key->before.own > key->before.reported;
 		const struct ls_sync_window *const of = key->sent_before ? &key->before
 									 : &key->window;
@@ -318,11 +318,12 @@ static void add_window(struct ls_sync *sync, struct ls_sync_key *key, struct wor
 				   key->sent_before ? key->before.number : key->window.number));
 }
 
-static void add_bucket(struct ls_sync_key *key, struct words *words)
+static void add_bucket(const struct ls_sync *sync, struct ls_sync_key *key, struct words *words,
+		       const struct ls_link *link)
 {
 	double admitted, offered;
 
-	ls_ratio_report(&key->ratio, &admitted, &offered);
+	ls_ratio_report(&key->ratio, link, seconds(sync->now_ns), key->rate, &admitted, &offered);
 	words_number(words, key->rate);
 	words_number(words, admitted);
 	words_number(words, offered);
@@ -490,9 +491,9 @@ static void send_round(struct ls_sync *sync, struct round *round)
 		words_integer(&words, strlen(name));
 		for (size_t i = 0; i < round->n_keys; i++) {
 			if (round->keys[i]->window_ns)
-				add_window(sync, round->keys[i], &words, round->is_repeat);
+				add_window(sync, round->keys[i], &words, round);
 			else
-				add_bucket(round->keys[i], &words);
+				add_bucket(sync, round->keys[i], &words, &round->link);
 		}
 		const struct ls_store_call call = {
 			.script = LS_SCRIPT_ROUND,
