@@ -8,7 +8,7 @@ import socket
 import threading
 
 from harness import LOADSHED, case, check, check_adds_up, check_equal, main, tally, wait_for
-from packets import tcp_frame
+from packets import ACK, SYN, TCP, eth, extension, ipv4, ipv6, tcp, tcp_frame
 from web import Serve
 
 CLONE_NEWNET = 0x40000000
@@ -258,6 +258,36 @@ def without_types(test):
     check(not is_refused(lab, "10.9.0.2"), "a SYN is refused by what cannot be read")
     lab.send(tcp_frame("10.9.0.50", port=PORT))
     wait_for("the list", lambda: tally(lab.stats(), "drop", "deny") == 1)
+
+
+@case("accept queue: odd SYNs to a full listener are refused, and what is no SYN, or of a connection that is there, is not")
+def odd_frames(test):
+    lab = test.lab()
+    lab.attach("version: 1\noverload: {}\n")
+    clients = Clients(test, lab)
+    listen(test, lab)
+    client = clients.start("10.9.0.2")
+    check(is_in(client, 10), "not in")
+    clients.enter("10.9.0.2", 11)
+    syn, six = tcp(40000, PORT), ("fd00:9::2", "fd00:9::1")
+    rows = (
+        (1, "VLAN", tcp_frame("10.9.0.2", port=PORT, tags=[5])),
+        (1, "payload", tcp_frame("10.9.0.2", port=PORT, payload=b"GET /" * 100)),
+        (1, "IP options", eth(0x0800, ipv4("10.9.0.2", "10.9.0.1", TCP, syn, options=b"\1" * 40))),
+        (1, "first fragment", eth(0x0800, ipv4("10.9.0.2", "10.9.0.1", TCP, syn, more=True))),
+        (1, "extension headers", eth(0x86DD, ipv6(*six, 0, extension(60) + extension(TCP) + syn))),
+        (0, "later fragment", eth(0x0800, ipv4("10.9.0.2", "10.9.0.1", TCP, syn, fragment=64))),
+        (0, "SYN+ACK", tcp_frame("10.9.0.2", port=PORT, flags=SYN | ACK)),
+        (0, "no flags", tcp_frame("10.9.0.2", port=PORT, flags=0)),
+        (0, "another port", tcp_frame("10.9.0.2", port=PORT + 1)),
+        (0, "its connection", tcp_frame("10.9.0.2", port=PORT, from_port=client.getsockname()[1])),
+        (0, "cut off", tcp_frame("10.9.0.2", port=PORT)[:40]),
+    )
+    for wanted, what, frame in rows:
+        before, seen = refused(lab), lab.stats()["seen"]["packets"]
+        lab.send(frame)
+        wait_for("judged", lambda seen=seen: lab.stats()["seen"]["packets"] > seen)
+        check_equal(what, refused(lab) - before, wanted)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ static const struct {
 	{ "detach",
 	  "Takes off what is ours, and nothing else. With the last interface the pins go, and with them bans, counters and the state of limits. What is detached is saved no longer, so it does not come back at boot; that goes for an interface that is only saved, too. Nothing attached: says so, exit 0." },
 	{ "status",
-	  "What is attached and in which mode, the generation in force, and `degraded`: everything that is not as one would wish, such as generic mode, an interface that has vanished or was moved to another network namespace, or one that is saved but not attached." },
+	  "What is attached and in which mode, the generation in force, and `degraded`: everything that is not as one would wish, such as generic mode, an interface that has vanished, or one that is saved but not attached." },
 	{ "policy check",
 	  "Needs no root and looks at nothing but the file and its lists. Refuses with file, line and column what is wrong; warns about what is valid but hardly meant, such as a class that can never match. See loadshed-policy(5)." },
 	{ "policy show",
