@@ -267,10 +267,16 @@ static void on_saved(void *data, char *report)
 	struct adopt *adopt = data;
 	char *text = NULL;
 	char letter;
+	bool is_saved = report != NULL;
 
 	while (report && (letter = ls_report_next(&report, &text)) != '\0')
-		if (letter == 'E')
+		if (letter == 'E') {
 			ls_log(LS_LOG_ERROR, "cannot save the new name of an interface: %s", text);
+			is_saved = false;
+		}
+	/* What was renamed again meanwhile is told and saved as a new one. */
+	if (is_saved)
+		adopt->renamed_ns = adopt->save_ns = 0;
 	adopt->is_dirty = true;
 }
 
