@@ -383,6 +383,15 @@ def refusals(test):
     node.apply(policy.replace(":6379", ":7001"))
     wait_for("not a Redis", lambda: "7001" in (node.cluster()["trouble"] or ""), 8)
     time.sleep(3)
+    # One that loads its data: every command is refused.
+    loading = ("import socket,sys;s=socket.socket();s.setsockopt(1,2,1);s.bind(('10.77.0.1',7002));s.listen();"
+               "print('ready',file=sys.stderr,flush=True)\n"
+               "while 1:\n c=s.accept()[0]\n while c.recv(4096): c.sendall(b'-LOADING Redis is loading the dataset in memory\\r\\n')")
+    other = Background(["ip", "netns", "exec", fleet.hub, "/usr/bin/python3", "-c", loading])
+    test.stack.callback(other.end)
+    node.apply(policy.replace(":6379", ":7002"))
+    wait_for("loading", lambda: "LOADING" in (node.cluster()["trouble"] or ""), 8)
+    wait_for("status names it", lambda: "LOADING" in " ".join(node.lab.status()["degraded"]), 4)
     node.apply(policy.replace("redis://", "redis://:right@"))
     wait_for("shares", node.is_ok, 8)
     end = time.monotonic() + (60 if LONG else 4)

@@ -68,6 +68,7 @@ struct cluster {
 	bool has_said;
 	uint64_t lost_ns; /* since when the store does not answer; 0: it does */
 	bool is_lost;	  /* and that has been said */
+	bool was_up;	  /* since this process began */
 	struct ls_hot_news news[NEWS];
 };
 
@@ -456,12 +457,14 @@ static void tell_people(struct cluster *cluster, const struct ls_sync_facts *fac
 
 	if (facts->is_up && !facts->foreign_now) {
 		if (ls_conditions_clear(conditions, "redis")) {
-			ls_log(LS_LOG_NOTICE, "cluster: Redis answers again, %.0f node%s",
-			       facts->nodes, facts->nodes == 1 ? "" : "s");
+			ls_log(LS_LOG_NOTICE, "cluster: Redis answers%s, %.0f node%s",
+			       cluster->was_up ? " again" : "", facts->nodes,
+			       facts->nodes == 1 ? "" : "s");
 			say(cluster, "up", NULL);
 		}
 		cluster->lost_ns = 0;
 		cluster->is_lost = false;
+		cluster->was_up = true;
 		return;
 	}
 	cluster->lost_ns = cluster->lost_ns ? cluster->lost_ns : now_ns;

@@ -165,8 +165,8 @@ void ls_ratio_count(struct ls_ratio *ratio, double now_s, double period_s, doubl
  */
 static double drained_s(const struct ls_ratio *ratio, const struct ls_link *link, double now_s)
 {
-	const double until_s =
-		link->failed_s > ratio->answered_s ? (link->failed_s + now_s) / 2 : now_s;
+	const double until_s = link->failed_s > ratio->answered_s ? (link->failed_s + now_s) / 2
+								  : now_s;
 
 	return fmax(until_s - ratio->answered_s - ratio->debt_s, 0);
 }
