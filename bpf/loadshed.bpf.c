@@ -47,7 +47,7 @@ LS_INLINE int ls_by_source(struct ls_cpu *cpu, __u32 *ret_from_row)
 	struct ls_job *job = &cpu->job;
 	__u8 list = LS_LIST_NONE;
 	if (job->word & (LS_WORD_LISTS4 | LS_WORD_LISTS6)) {
-		__u32 number = ls_label(job, job->packet.source);
+		__u32 number = ls_label(job, &job->packet.source);
 		/* Label 0 is no list and no factor; only `from` has to know of it. */
 		struct ls_label_abi *label =
 			number || job->word & LS_WORD_FROM ? ls_label_of(job, number) : 0;
@@ -144,6 +144,11 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 	__u32 index = bpf_get_smp_processor_id();
 	struct ls_cpu *cpu = ls_cpu_of(index);
 	struct ls_job *job = &cpu->job;
+	job->factor = 0;
+	job->class_index = LS_NO_CLASS;
+	job->asking = 0;
+	job->shares = 0;
+	job->limit = LS_NO_LIMIT;
 	job->clocked = 0;
 	job->word = LS_READ_ONCE(ls_control.word);
 	if (LS_UNLIKELY(job->word & LS_WORD_TIMED))
@@ -151,11 +156,6 @@ LS_INLINE int ls_run(struct xdp_md *ctx, __u64 bytes, int has_frags)
 	job->half = job->word & LS_WORD_GENERATION;
 	job->cpu = index;
 	job->bytes = ls_is_replay ? ls_replay.wire_bytes : bytes;
-	job->factor = 0;
-	job->asking = 0;
-	job->shares = 0;
-	job->limit = LS_NO_LIMIT;
-	job->class_index = LS_NO_CLASS;
 
 	const __u8 *frame = (const __u8 *)(long)ctx->data;
 	const __u8 *end = (const __u8 *)(long)ctx->data_end;

@@ -79,7 +79,7 @@ __attribute__((noinline)) __u64 ls_classify_more(const struct ls_job *job, __u64
 		bits &= ls_row_word(job->half, word & 3, from_row & 0xffff);
 	if (stages & LS_WORD_TO) {
 		struct ls_label_abi *label =
-			ls_label_of(job, ls_label(job, job->packet.destination));
+			ls_label_of(job, ls_label(job, &job->packet.destination));
 		bits &= ls_row_word(job->half, word & 3, label->to_row);
 	}
 	return bits;

@@ -27,37 +27,41 @@
 LS_INLINE __u64 ls_clock_read(struct ls_cpu *cpu)
 {
 	__u64 jiffies = bpf_jiffies64();
-	cpu->run_packets++;
-	if (cpu->clock_reuse && cpu->clock_jiffies == jiffies) {
-		cpu->clock_reuse--;
+	__u32 reuse = cpu->clock_reuse;
+	if (LS_LIKELY(reuse && cpu->clock_jiffies == jiffies)) {
+		cpu->clock_reuse = reuse - 1;
 		return cpu->clock_ns;
 	}
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns() - ls_control.epoch_ns;
 	cpu->clock_ns = now;
 	cpu->clock_jiffies = jiffies;
-	if (cpu->run_packets >= LS_DENSE_PACKETS) {
-		cpu->clock_reuse = now - cpu->run_start_ns < LS_DENSE_NS ? LS_DENSE_PACKETS - 1 : 0;
+	__u32 packets = cpu->run_packets + 1 - reuse;
+	if (packets >= LS_DENSE_PACKETS) {
+		reuse = now - cpu->run_start_ns < LS_DENSE_NS ? LS_DENSE_PACKETS - 1 : 0;
 		cpu->run_start_ns = now;
-		cpu->run_packets = 0;
+		packets = 0;
 	}
+	/* Those that may reuse it are counted now, so that they need not count themselves. */
+	cpu->clock_reuse = reuse;
+	cpu->run_packets = packets + reuse;
 	return now;
 }
 
-/* Sets the job's three clocks, once. */
+/* Sets the job's clocks, once. */
 LS_INLINE void ls_job_clock(struct ls_cpu *cpu)
 {
 	struct ls_job *job = &cpu->job;
 	if (job->clocked)
 		return;
 	job->clocked = 1;
-	if (ls_is_replay) {
-		job->wall_ns = ls_replay.now_ns;
-		job->now_ns = job->wall_ns - ls_control.epoch_ns;
-	} else {
-		job->now_ns = ls_clock_read(cpu) - ls_control.epoch_ns;
-		job->wall_ns = ls_control.wall_ns + job->now_ns;
-	}
+	job->now_ns = ls_is_replay ? ls_replay.now_ns - ls_control.epoch_ns : ls_clock_read(cpu);
 	job->now = job->now_ns << LS_TICKS_PER_NS_SHIFT;
+}
+
+/* The job's clock since the Unix epoch; only windows ask for it. */
+LS_INLINE __u64 ls_job_wall_ns(const struct ls_job *job)
+{
+	return job->now_ns + (ls_is_replay ? ls_control.epoch_ns : ls_control.wall_ns);
 }
 
 /* Puts into the job's word what holds for a time only. A function of its own: off the common path. */

@@ -58,35 +58,36 @@ struct ls_pending {
 
 struct ls_job {
 	struct ls_packet packet;
-	__u64 word;    /* the control word, read once; what is temporary has been put into it */
-	__u64 now;     /* ticks since the epoch; valid once ls_job_clock() was called */
-	__u64 now_ns;  /* the same in ns */
-	__u64 wall_ns; /* the same since the Unix epoch */
-	__u64 bytes;   /* whole frame */
+	__u64 word;   /* the control word, read once; what is temporary has been put into it */
+	__u64 now;    /* ticks since the epoch; valid once ls_job_clock() was called */
+	__u64 now_ns; /* the same in ns */
+	__u64 bytes;  /* whole frame */
 	__u64 hash_place, hash_tag; /* out of ls_hash_subject() */
 	__u64 dead_state;	    /* out of ls_way_to_claim(): the state that was judged */
 	__u32 half;		    /* generation in force: 0 or 1 */
 	__u32 cpu;
+	/* What each packet starts with, side by side: clang makes three stores of it. */
 	__u32 factor; /* NAT factor of the source; 0: in no nat set */
 	__u32 class_index;
-	__u32 committed; /* bit i: pending i is charged */
-	__u32 asking;	 /* the limit that is being asked: those before it have their ways */
-	__u32 counter;	 /* out: where this packet is counted */
-	__u8 verdict, reason, limit;
+	__u32 asking; /* the limit that is being asked: those before it have their ways */
+	__u32 shares; /* LS_SHARES_* */
+	__u8 limit;
 	__u8 clocked;
-	__u32 shares;	 /* LS_SHARES_* */
+	__u8 verdict, reason;
+	__u32 counter;	 /* out: where this packet is counted */
+	__u32 committed; /* bit i: pending i is charged */
 	__u8 is_offered; /* new work that the level was asked about, counted once */
 	__u8 pad0[3];
 } __attribute__((aligned(64)));
 
 struct ls_cpu {
-	__u64 clock_ns;
+	__u64 clock_ns; /* since the epoch */
 	__u64 clock_jiffies;
 	__u64 run_start_ns;
 	__u32 clock_reuse; /* packets that may still be judged by this reading */
-	__u32 run_packets;
-	__u32 top_skip; /* packets until `top` looks at one */
-	__u32 hot_skip; /* packets until kern/hot.h looks at one, while nothing is shared */
+	__u32 run_packets; /* since run_start_ns, with those that clock_reuse allows */
+	__u32 top_skip;	   /* packets until `top` looks at one */
+	__u32 hot_skip;	   /* packets until kern/hot.h looks at one, while nothing is shared */
 	__u64 pad1[3];
 	struct ls_job job;
 	struct ls_pending pending[LS_PENDINGS];

@@ -231,6 +231,17 @@ LS_INLINE int ls_quick_again(struct xdp_md *ctx, struct ls_job *job)
 	return ls_limits_many(ctx, job);
 }
 
+/* What the packet costs a token bucket, in ticks; 0: nothing. */
+LS_INLINE __u64 ls_quick_cost(const struct ls_job *job, const struct ls_limit_abi *limit)
+{
+	__u64 units = 1;
+	if (limit->count == LS_ABI_BYTES)
+		units = job->bytes < limit->cap ? job->bytes : limit->cap;
+	else if (limit->count == LS_ABI_CONNECTIONS && !ls_is_connection(&job->packet))
+		return 0;
+	return units * limit->mult >> (limit->shift & 63);
+}
+
 LS_INLINE int ls_limits_quick(struct xdp_md *ctx, struct ls_cpu *cpu, struct ls_class_abi *class)
 {
 	struct ls_job *job = &cpu->job;
@@ -248,7 +259,7 @@ LS_INLINE int ls_limits_quick(struct xdp_md *ctx, struct ls_cpu *cpu, struct ls_
 			break;
 		const struct ls_limit_abi *limit = &class->limit[i];
 		struct ls_pending *pending = &cpu->pending[i];
-		__u64 cost = ls_cost(job, limit);
+		__u64 cost = ls_quick_cost(job, limit);
 		pending->at = LS_AT_NOWHERE;
 		if (!cost)
 			continue;
@@ -268,6 +279,12 @@ LS_INLINE int ls_limits_quick(struct xdp_md *ctx, struct ls_cpu *cpu, struct ls_
 			else if (n == 1 && ls_quick_claim(job, ways, set, key, next))
 				return 0;
 			return ls_limits_many(ctx, job);
+		}
+		if (n == 1 && !job->shares) {
+			__u64 *only = &ways->way[way & (LS_WAYS - 1)].state;
+			return LS_LIKELY(__sync_val_compare_and_swap(only, state, next) == state)
+				       ? 0
+				       : ls_limits_many(ctx, job);
 		}
 		pending->at = LS_AT_WAY;
 		pending->set = set;
@@ -342,9 +359,9 @@ LS_INLINE void ls_refused(struct ls_job *job, struct ls_class_abi *class, __u32 
  */
 LS_INLINE int ls_has_beside(const struct ls_job *job)
 {
-	if (job->word & (LS_WORD_OVERLOAD | LS_WORD_PANIC))
-		return 1;
-	return job->word & LS_WORD_LEVEL && ls_level_applies(&job->packet);
+	if (LS_LIKELY(!(job->word & (LS_WORD_OVERLOAD | LS_WORD_PANIC | LS_WORD_LEVEL))))
+		return 0;
+	return job->word & (LS_WORD_OVERLOAD | LS_WORD_PANIC) || ls_level_applies(&job->packet);
 }
 
 /* Judges a packet of a class. */

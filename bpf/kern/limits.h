@@ -37,7 +37,7 @@ LS_INLINE int ls_take(const struct ls_job *job, const struct ls_limit_abi *limit
 					 question->ceiling, ret_next)
 			   : 1;
 	}
-	return ls_limit_take(limit, job->now, job->wall_ns, question->state, question->cost,
+	return ls_limit_take(limit, job->now, ls_job_wall_ns(job), question->state, question->cost,
 			     question->ceiling, ret_next);
 }
 
@@ -145,7 +145,7 @@ __attribute__((noinline)) int ls_hot_adjust(struct ls_job *job)
 		.ceiling = pending->ceiling,
 		.factor = limit->per == LS_ABI_PER_SOURCE ? job->factor : 0,
 	};
-	ls_hot_apply(hot, limit, pending->hot, job->now_ns, job->wall_ns, &standing);
+	ls_hot_apply(hot, limit, pending->hot, job->now_ns, ls_job_wall_ns(job), &standing);
 	pending->cost = standing.cost;
 	pending->ceiling = standing.ceiling;
 	return 0;

@@ -194,16 +194,17 @@ LS_INLINE __u32 ls_label_deep4(const struct ls_job *job, __u32 address, __u32 la
 }
 
 /* The label of an address of the packet's family: 0 (in no list) when this family has no lists. */
-LS_INLINE __u32 ls_label(const struct ls_job *job, struct ls_address address)
+/* By pointer: a copy of the address is read byte by byte. */
+LS_INLINE __u32 ls_label(const struct ls_job *job, const struct ls_address *address)
 {
 	if (job->packet.family == 6) {
 		if (!(job->word & LS_WORD_LISTS6))
 			return 0;
-		return (__u32)ls_label_net6(job->half, address.high, address.low) & 0xff;
+		return (__u32)ls_label_net6(job->half, address->high, address->low) & 0xff;
 	}
 	if (!(job->word & LS_WORD_LISTS4))
 		return 0;
-	__u32 low = (__u32)address.low;
+	__u32 low = (__u32)address->low;
 	__u32 net =
 		ls_static.tables
 			.nets4[ls_bounded((job->half & 1) * LS_NETS4 + (low >> 16), 2 * LS_NETS4)];

@@ -17,7 +17,7 @@
  * newcomer at once; the first in order is found from then on and the other dies, at the price of one packet.
  */
 
-#include "kern/job.h"
+#include "kern/clock.h"
 #include "pure/bucket.h"
 #include "pure/hash.h"
 #include "pure/window.h"
@@ -42,9 +42,12 @@ LS_INLINE __u32 ls_table_set(__u32 table, struct ls_hash hash)
 LS_INLINE __u32 ls_way_find(const struct ls_ways *ways, __u64 key, __u64 *ret_state)
 {
 	__u32 way = LS_WAY_NONE;
-	for (int i = LS_WAYS_LINE - 1; i >= 0; i--)
-		if (LS_READ_ONCE(ways->way[i].key) == key)
-			way = (__u32)i;
+	if (LS_LIKELY(LS_READ_ONCE(ways->way[0].key) == key))
+		way = 0; /* in a table that is not full nearly always */
+	else
+		for (int i = LS_WAYS_LINE - 1; i > 0; i--)
+			if (LS_READ_ONCE(ways->way[i].key) == key)
+				way = (__u32)i;
 	if (way == LS_WAY_NONE) {
 		if (!LS_READ_ONCE(ways->way[LS_WAYS_LINE - 1].key))
 			return LS_WAY_NONE;
@@ -66,7 +69,7 @@ LS_INLINE __u32 ls_share_window(const struct ls_job *job, const struct ls_slot_a
 				__u64 state)
 {
 	struct ls_window_clock clock =
-		ls_window_at(job->wall_ns, slot->window_ns | !slot->window_ns);
+		ls_window_at(ls_job_wall_ns(job), slot->window_ns | !slot->window_ns);
 	if (slot->algorithm == LS_ABI_FIXED_WINDOW) {
 		__u64 count = ls_fixed_count(state, clock.number);
 		return count ? (__u32)(count >> (slot->share_shift & 63)) | 1 : 0;

@@ -42,17 +42,25 @@ struct ls_address {
 
 struct ls_packet {
 	struct ls_address source, destination;
+	/* These four are one word: they are all that is set before anything is found. */
 	__u32 known;
-	__u16 vlan; /* VLAN id of the outer tag, or LS_NO_VLAN */
-	__u16 source_port, port;
+	__u16 vlan;  /* VLAN id of the outer tag, or LS_NO_VLAN */
 	__u8 family; /* 4 or 6; 0: none */
+	__u8 tags;   /* VLAN tags */
+	union {
+		struct {
+			__u16 port, source_port;
+		};
+		__u32 ports; /* both at once: LS_PORTS() */
+	};
+	__u8 hops; /* TTL or hop limit */
 	__u8 protocol;
 	__u8 flags; /* byte 13 of the TCP header */
 	__u8 icmp_type;
-	__u8 hops; /* TTL or hop limit */
-	__u8 tags; /* VLAN tags */
-	__u8 pad0[2];
 };
+
+/* Both ports as one word, which is how they lie in a frame once its bytes are swapped. */
+#define LS_PORTS(source, destination) ((__u32)(source) << 16 | (destination))
 
 #define LS_PROTOCOL_ICMP 1
 #define LS_PROTOCOL_IGMP 2
@@ -100,15 +108,13 @@ LS_INLINE void ls_parse_transport(const __u8 *cursor, const __u8 *end, struct ls
 	if (packet->protocol == LS_PROTOCOL_TCP) {
 		if (cursor + 20 > end)
 			return;
-		packet->source_port = ls_be16(cursor);
-		packet->port = ls_be16(cursor + 2);
+		packet->ports = ls_be32(cursor);
 		packet->flags = cursor[13];
 		packet->known |= LS_KNOWN_PORTS | LS_KNOWN_FLAGS;
 	} else if (packet->protocol == LS_PROTOCOL_UDP || packet->protocol == LS_PROTOCOL_SCTP) {
 		if (cursor + (packet->protocol == LS_PROTOCOL_UDP ? 8 : 12) > end)
 			return;
-		packet->source_port = ls_be16(cursor);
-		packet->port = ls_be16(cursor + 2);
+		packet->ports = ls_be32(cursor);
 		packet->known |= LS_KNOWN_PORTS;
 	} else if (packet->protocol == LS_PROTOCOL_ICMP || packet->protocol == LS_PROTOCOL_ICMPV6) {
 		if (cursor + 8 > end)
@@ -120,10 +126,11 @@ LS_INLINE void ls_parse_transport(const __u8 *cursor, const __u8 *end, struct ls
 
 LS_INLINE enum ls_parse ls_parse_ipv4(const __u8 *ip, const __u8 *end, struct ls_packet *packet)
 {
-	if (ip + 20 > end || ip[0] >> 4 != 4)
+	/* Version 4 and a length of at least five words, in one comparison. */
+	if (ip + 20 > end || ip[0] - 0x45U > 0x4fU - 0x45U)
 		return LS_PARSE_MALFORMED;
 	__u32 header = (ip[0] & 15U) * 4;
-	if (header < 20 || ip + header > end)
+	if (ip + header > end)
 		return LS_PARSE_MALFORMED;
 	__u32 total = ls_be16(ip + 2);
 	/* 0 is a merged super-packet of more than 64 KiB (BIG TCP, 6.3). */
@@ -139,10 +146,10 @@ LS_INLINE enum ls_parse ls_parse_ipv4(const __u8 *ip, const __u8 *end, struct ls
 	packet->protocol = ip[9];
 	packet->known |= LS_KNOWN_PROTOCOL;
 
-	__u32 fragment = ls_be16(ip + 6) & 0x3fffU; /* more-fragments bit and offset */
-	if (LS_UNLIKELY(fragment)) {
+	__u32 fragment = *(const __u16 *)(ip + 6); /* as it lies there: bytes swapped */
+	if (LS_UNLIKELY(fragment & 0xff3fU)) {	   /* more-fragments bit or offset */
 		packet->known |= LS_FRAGMENT;
-		if (fragment & 0x1fffU) {
+		if (fragment & 0xff1fU) {
 			packet->known |= LS_FRAGMENT_LATER;
 			return LS_PARSE_IP;
 		}
@@ -323,10 +330,10 @@ LS_INLINE int ls_is_connection(const struct ls_packet *packet)
 LS_INLINE int ls_is_control(const struct ls_packet *packet)
 {
 	if (packet->protocol == LS_PROTOCOL_UDP)
-		return packet->known & LS_KNOWN_PORTS &&
-		       !(packet->known & (LS_FRAGMENT | LS_EXTENSIONS)) &&
-		       (packet->family == 4 ? packet->source_port == 67 && packet->port == 68
-					    : packet->source_port == 547 && packet->port == 546);
+		return packet->ports ==
+			       (packet->family == 4 ? LS_PORTS(67, 68) : LS_PORTS(547, 546)) &&
+		       (packet->known & (LS_KNOWN_PORTS | LS_FRAGMENT | LS_EXTENSIONS)) ==
+			       LS_KNOWN_PORTS;
 	if (packet->family == 4)
 		return packet->protocol == LS_PROTOCOL_IGMP && packet->hops == 1 &&
 		       !(packet->known & LS_FRAGMENT_LATER);
