@@ -81,35 +81,38 @@ class Tool:
 
 @contextlib.contextmanager
 def cgroup(name, limits):
-    """Yields a function that moves a pid into a cgroup of its own, before everything else; limits: one CPU's time at most."""
-    for base, files in (("/sys/fs/cgroup", {"cpu.weight": "10000", "cpu.max": "100000 100000"}),
-                        ("/sys/fs/cgroup/cpu", {"cpu.shares": "262144", "cpu.cfs_quota_us": "100000"})):
-        path = os.path.join(base, "%s-%s" % (NAME, name))
-        try:
-            os.mkdir(path)
-            for key, value in files.items():
-                if limits or key in ("cpu.weight", "cpu.shares"):
-                    with open(os.path.join(path, key), "w") as file:
-                        file.write(value)
-        except OSError:
+    """
+    Yields a function that moves a pid into a cgroup (v2) of its own, before everything else; limits: one CPU's time at most.
+    v1's groups refuse a task of real-time priority, which the service is: there it is pinned only.
+    """
+    path = os.path.join("/sys/fs/cgroup", "%s-%s" % (NAME, name))
+    if not os.path.exists("/sys/fs/cgroup/cgroup.procs"):
+        print("no cgroup v2 here: '%s' is pinned only" % name, file=sys.stderr)
+        yield lambda pid: None
+        return
+    try:
+        os.mkdir(path)
+        for key, value in (("cpu.weight", "10000"), ("cpu.max", "100000 100000"))[:2 if limits else 1]:
+            with open(os.path.join(path, key), "w") as file:
+                file.write(value)
+    except OSError as why:
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+        print("no cgroup with a CPU limit here (%s): '%s' is pinned only" % (why, name), file=sys.stderr)
+        yield lambda pid: None
+        return
+
+    def put(pid):
+        with open(os.path.join(path, "cgroup.procs"), "w") as file:
+            file.write(str(pid))
+    try:
+        yield put
+    finally:
+        for _ in range(50):
             with contextlib.suppress(OSError):
                 os.rmdir(path)
-            continue
-
-        def put(pid):
-            with open(os.path.join(path, "cgroup.procs"), "w") as file:
-                file.write(str(pid))
-        try:
-            yield put
-        finally:
-            for _ in range(50):
-                with contextlib.suppress(OSError):
-                    os.rmdir(path)
-                    break
-                time.sleep(0.1)
-        return
-    print("no cgroup with a CPU limit here: '%s' is pinned only" % name, file=sys.stderr)
-    yield lambda pid: None
+                break
+            time.sleep(0.1)
 
 
 def policy(early):
