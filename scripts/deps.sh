@@ -62,7 +62,7 @@ rows_build() {
 		pkg-config|has pkg-config|pkg-config / pkgconf
 		clang 14 or later|has_clang|clang
 		llvm-strip|has llvm-strip|llvm
-		libbpf 1.0 or later|has_lib libbpf\ >=\ 1.0|libbpf-dev
+		libbpf 1.0 or later|has_lib "libbpf >= 1.0"|libbpf-dev
 		libelf|has_lib libelf|libelf-dev
 		zlib|has_lib zlib|zlib1g-dev
 		bpftool|has_bpftool|bpftool / linux-tools-generic linux-tools-common / linux-tools-common
