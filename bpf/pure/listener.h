@@ -14,8 +14,8 @@
 #include "loadshed/overload_abi.h"
 #include "pure/base.h"
 
-#define LS_QUEUE_NEAR                                                                              \
-	4 /* as much as that of the queue is half open at most where clients are near */
+/* Clients are near where at most this part of the queue is half open: a quarter. */
+#define LS_QUEUE_NEAR 4
 
 /*
  * waiting: connections to be accepted (sk_ack_backlog). most: the backlog (sk_max_ack_backlog; the kernel holds one

@@ -59,7 +59,8 @@ struct ls_packet {
 	__u8 icmp_type;
 };
 
-/* Both ports as one word, which is how they lie in a frame once its bytes are swapped. */
+/* Both ports as one word, which is how they lie in a frame once its bytes are swapped; so, too, the test for fragments. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are read as they lie in a frame");
 #define LS_PORTS(source, destination) ((__u32)(source) << 16 | (destination))
 
 #define LS_PROTOCOL_ICMP 1

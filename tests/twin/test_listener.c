@@ -73,31 +73,42 @@ static int tcp6(void)
 
 static void the_rule_is_the_one_that_the_manual_has(void **state)
 {
+	static const struct {
+		unsigned waiting, most, coming, at, held;
+		int is_late;
+		bool refuses;
+	} rows[] = {
+		/* FIELD: a backlog of 16 and 75 % hold 12. */
+		{ 11, 16, 0, 7500, 0, 1, false },
+		{ 12, 16, 0, 7500, 0, 1, true },
+		/* Nobody waits: always place, even without a backlog, which still holds one. */
+		{ 0, 0, 1000, 1, 0, 1, false },
+		{ 1, 0, 0, 10000, 0, 1, true },
+		{ 0, 128, 100000, 1, 0, 1, false },
+		/* Half open ones count, and for no more than half of the place. */
+		{ 90, 128, 5, 7500, 0, 1, false },
+		{ 90, 128, 6, 7500, 0, 1, true },
+		{ 47, 128, 1U << 31, 7500, 0, 1, false },
+		{ 48, 128, 1U << 31, 7500, 0, 1, true },
+		/* What waits too long is refused however long the backlog is; what is half open does not wait. */
+		{ 23, 4096, 1000, 7500, 31, 1, false },
+		{ 24, 4096, 0, 7500, 31, 1, true },
+		{ 24, 4096, 0, 8750, 31, 1, false },
+		{ 12, 16, 0, 7500, 31, 1, true },
+		{ 0, 4096, 0, 1, 1, 1, false },
+		/* While the level is kept, for near clients alone. */
+		{ 24, 4096, 7, 7500, 31, 0, true },
+		{ 24, 4096, 8, 7500, 31, 0, false },
+		/* No product of two counts wraps. */
+		{ 0x7fffffff, 0xffffffff, 0, 7500, 0, 1, false },
+		{ 0xffffffff, 0xffffffff, 0xffffffff, 10000, 0, 1, true },
+	};
+
 	(void)state;
-	/* FIELD: a backlog of 16 and 75 % hold 12. */
-	assert_false(ls_listener_refuses(11, 16, 0, 7500, 0, 1));
-	assert_true(ls_listener_refuses(12, 16, 0, 7500, 0, 1));
-	/* Nobody waits: always place, even without a backlog, which still holds one. */
-	assert_false(ls_listener_refuses(0, 0, 1000, 1, 0, 1));
-	assert_true(ls_listener_refuses(1, 0, 0, 10000, 0, 1));
-	assert_false(ls_listener_refuses(0, 128, 100000, 1, 0, 1));
-	/* Half open ones count, and for no more than half of the place. */
-	assert_false(ls_listener_refuses(90, 128, 5, 7500, 0, 1));
-	assert_true(ls_listener_refuses(90, 128, 6, 7500, 0, 1));
-	assert_false(ls_listener_refuses(47, 128, 1U << 31, 7500, 0, 1));
-	assert_true(ls_listener_refuses(48, 128, 1U << 31, 7500, 0, 1));
-	/* What waits too long is refused however long the backlog is; what is half open does not wait. */
-	assert_false(ls_listener_refuses(23, 4096, 1000, 7500, 31, 1));
-	assert_true(ls_listener_refuses(24, 4096, 0, 7500, 31, 1));
-	assert_false(ls_listener_refuses(24, 4096, 0, 8750, 31, 1));
-	assert_true(ls_listener_refuses(12, 16, 0, 7500, 31, 1));
-	assert_false(ls_listener_refuses(0, 4096, 0, 1, 1, 1));
-	/* While the level is kept, for near clients alone. */
-	assert_true(ls_listener_refuses(24, 4096, 7, 7500, 31, 0));
-	assert_false(ls_listener_refuses(24, 4096, 8, 7500, 31, 0));
-	/* No product of two counts wraps. */
-	assert_false(ls_listener_refuses(0x7fffffff, 0xffffffff, 0, 7500, 0, 1));
-	assert_true(ls_listener_refuses(0xffffffff, 0xffffffff, 0xffffffff, 10000, 0, 1));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (ls_listener_refuses(rows[i].waiting, rows[i].most, rows[i].coming, rows[i].at,
+					rows[i].held, rows[i].is_late) != rows[i].refuses)
+			fail_msg("row %zu: %u wait of %u", i, rows[i].waiting, rows[i].most);
 }
 
 static void the_lower_the_priority_the_earlier_it_is_refused(void **state)

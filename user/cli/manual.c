@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+/* Prose, of which the length of one row would move all others. */
+/* clang-format off */
 static const struct {
 	const char *verb, *text;
 } verbs[] = {
@@ -15,7 +17,7 @@ static const struct {
 	{ "detach",
 	  "Takes off what is ours, and nothing else. With the last interface the pins go, and with them bans, counters and the state of limits. What is detached is saved no longer, so it does not come back at boot; that goes for an interface that is only saved, too. Nothing attached: says so, exit 0." },
 	{ "status",
-	  "What is attached and in which mode, the generation in force, and `degraded`: everything that is not as one would wish, such as generic mode, an interface that has vanished, or one that is saved but not attached." },
+	  "What is attached and in which mode, the generation in force, and `degraded`: everything that is not as one would wish, such as generic mode, an interface that has vanished or was moved to another namespace, or one that is saved but not attached." },
 	{ "policy check",
 	  "Needs no root and looks at nothing but the file and its lists. Refuses with file, line and column what is wrong; warns about what is valid but hardly meant, such as a class that can never match. See loadshed-policy(5)." },
 	{ "policy show",
@@ -89,6 +91,7 @@ static const struct {
 	{ "completion",
 	  "Prints a script for the shell. bash: `source <(loadshed completion bash)`; zsh: `source <(loadshed completion zsh)`; fish: `loadshed completion fish | source`. `make install` puts all three where the shells look." },
 };
+/* clang-format on */
 
 const char *ls_manual_verb(const struct ls_verb *verb)
 {
